@@ -55,14 +55,14 @@ def main() -> None:
     from benchmarks.work import FLOW
     from flows.examples import load_examples, load_sample_input
     from runs.models import Attempt, Issue, Run, TokenScope
-    from runs.tokens import make_token
+    from runs.tokens import create_token
 
     call_command("migrate", verbosity=0, interactive=False)
     call_command("seed_history", runs=int(sys.argv[1]), stdout=sys.stderr)
     ada = User.objects.create_superuser("ada")
     client = Client()
     client.force_login(ada)
-    _, token = make_token(user=ada, name="Benchmark", scope=TokenScope.RUN, lifetime=None)
+    _, token = create_token(user=ada, name="Benchmark", scope=TokenScope.RUN, lifetime=None)
     load_examples()
     first, last = Run.objects.order_by("pk")[0], Run.objects.order_by("-pk")[0]
     middle = Run.objects.get(pk=(first.pk + last.pk) // 2)

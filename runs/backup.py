@@ -20,7 +20,7 @@ from django.conf import settings
 from django.db import DatabaseError, connections, transaction
 from django.db.migrations.loader import MigrationLoader
 
-from runs.audit_log.events import TrailAction, leave_trail
+from runs.audit_log.events import AuditAction, log_audit_event
 from runs.older_databases import OWN_APPS
 
 PAGES_PER_STEP = 2_000
@@ -216,14 +216,14 @@ def _put(new: Path, target: Path) -> None:
         os.close(folder)
 
 
-def log_copy(action: TrailAction, path: Path, details: Mapping[str, Any]) -> str:
+def log_copy(action: AuditAction, path: Path, details: Mapping[str, Any]) -> str:
     """Write to the audit log that a copy was made or restored; gives a sentence if that is not possible.
 
     The copy is whole nonetheless: the disk may be full by now, or the tables those of an older ToolFlow.
     """
     try:
         with transaction.atomic():
-            leave_trail(action=action, label=path.name, details=details)
+            log_audit_event(action=action, label=path.name, details=details)
     except DatabaseError as error:
         return f"The audit log has no entry of it: {str(error).strip()}."
     return ""

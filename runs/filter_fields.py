@@ -15,7 +15,7 @@ from django.utils.dateparse import parse_datetime
 from runs.facets import MAX_VALUE_LENGTH
 from runs.models import RunStatus
 from runs.paging import MAX_NUMBER
-from runs.search import read_query
+from runs.search import parse_search
 
 _RUN_NUMBER = re.compile(r"#?([0-9]{1,19})", re.ASCII)
 
@@ -76,7 +76,7 @@ class SearchField(TextField):
         text = super().clean(value)
         try:
             if text and parse_run_number(text) is None:
-                read_query(text)
+                parse_search(text)
         except ValueError as error:
             raise forms.ValidationError(str(error)) from error
         return text

@@ -1,7 +1,7 @@
 """What runs are filtered by: one filter set for pages, API, exports and bulk actions.
 
-A filter is one attribute of ``RunFilters``. ``find_runs`` reads the index of one filter, which has ``build_streams``,
-in the order of creation, and checks each run against the others.
+A filter is one attribute of ``RunFilters``. ``fetch_matching_runs`` reads the index of one filter, which has
+``build_streams``, in the order of creation, and checks each run against the others.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from runs.filter_fields import (
 )
 from runs.models import EndReason, FacetKind, Issue, Run, RunFacet, RunStatus
 from runs.paging import Found, Position, Stream, check, scan
-from runs.search import SearchQuery, list_matching, read_query, select_matching
+from runs.search import SearchQuery, fetch_matching_among, fetch_matching_ids, parse_search
 
 PAGING = ("before", "after")
 """Names in addresses that may stand beside filters: the number of the run that a page ends above or begins below."""
@@ -293,7 +293,7 @@ def _format(name: str, value: Any) -> Any:
     return str(value)
 
 
-def find_runs(
+def fetch_matching_runs(
     filters: RunFilters,
     *,
     before: int | Position | None = None,
@@ -316,13 +316,13 @@ def find_runs(
         streams = [Stream(Run.objects.all())]
     ask = partial(_scan, filters, newest=newest, limit=limit)
     if not text:
-        return ask(streams, index, before=before, after=after, looks=[max(paging.FIRST_LOOK, limit), WINDOW])
-    query = read_query(text)
+        return ask(streams, index, before=before, after=after, looks=[max(paging.FIRST_SCAN_SIZE, limit), WINDOW])
+    query = parse_search(text)
     select: Callable[[Sequence[int]], set[int]] | None = partial(_select_matching, query, limit)
-    found = ask(streams, index, before=before, after=after, select=select, looks=[max(paging.FIRST_LOOK, limit)])
+    found = ask(streams, index, before=before, after=after, select=select, looks=[max(paging.FIRST_SCAN_SIZE, limit)])
     if found.searched_to is None:
         return found
-    hits = list_matching(query, limit=MAX_HITS)
+    hits = fetch_matching_ids(query, limit=MAX_HITS)
     if hits is not None:
         # All runs that match are known: the rarer the words, the fewer.
         streams, index = [Stream(Run.objects.filter(pk__in=hits.ids))], ""
@@ -359,12 +359,12 @@ def _select_matching(query: SearchQuery, limit: int, run_ids: Sequence[int]) -> 
     """Those of ``run_ids`` that hold what is searched for, or the first ``limit`` of them or more."""
     found: set[int] = set()
     for begin in range(0, len(run_ids), MATCH_BATCH):
-        found |= select_matching(query, run_ids[begin : begin + MATCH_BATCH])
+        found |= fetch_matching_among(query, run_ids[begin : begin + MATCH_BATCH])
         if len(found) >= limit:
             break
     return found
 
 
-def find_newest_run() -> int:
+def fetch_newest_run_number() -> int:
     """The highest run number that there is, 0 if there are no runs."""
     return Run.objects.aggregate(newest=Max("pk"))["newest"] or 0

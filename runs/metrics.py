@@ -24,7 +24,7 @@ from runs.models import DailyRuns, DailySteps, Run, WebhookDelivery
 from runs.models.webhook import DeliveryState
 from runs.observability import find_web_meter
 from runs.observability.worker_metrics import CHALLENGE, REFUSAL, is_allowed
-from runs.statistics.queue_state import read_queue_figures
+from runs.statistics.queue_state import fetch_queue_state
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class _Metrics(Collector):
 
 
 def _collect_queue() -> Iterator[Metric]:
-    queue = read_queue_figures()
+    queue = fetch_queue_state()
     waiting = GaugeMetricFamily("toolflow_queued_runs", "Queued runs, by what they wait for.", labels=["waits_for"])
     for name, count in (("worker", queue.ready), ("time", queue.later), ("something", queue.waiting)):
         waiting.add_metric([name], count)

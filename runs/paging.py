@@ -18,7 +18,7 @@ from django.db.models.functions import Cast
 
 MAX_NUMBER = 2**63 - 1
 """The largest primary key that the databases hold."""
-FIRST_LOOK = 300
+FIRST_SCAN_SIZE = 300
 """Rows that are checked first: as a rule a page is among them."""
 WINDOW = 20_000
 """Rows that are checked for one page at most."""
@@ -129,7 +129,7 @@ class Found:
         return tuple(position.key for position in self.positions)
 
     @property
-    def looked_to(self) -> int | None:
+    def searched_key(self) -> int | None:
         """The key of ``searched_to``."""
         return None if self.searched_to is None else self.searched_to.key
 
@@ -154,7 +154,7 @@ def scan(
 
     Both are positions, or keys in ``table``, which is that of the streams if it is not given. No row is in two streams.
     Those rows are wanted where ``matches`` is not NULL and whose keys ``select`` leaves; with either of the two, at
-    most ``looks`` rows are checked, which are ``FIRST_LOOK`` and ``WINDOW`` if not given.
+    most ``looks`` rows are checked, which are ``FIRST_SCAN_SIZE`` and ``WINDOW`` if not given.
     """
     is_ascending = after is not None
     start = before if after is None else after
@@ -165,7 +165,7 @@ def scan(
     found: list[Position] = []
     if matches is None and select is None:
         looks = (limit,)
-    for size in looks or (max(FIRST_LOOK, limit), WINDOW):
+    for size in looks or (max(FIRST_SCAN_SIZE, limit), WINDOW):
         rows = _fetch(streams, start, size, is_ascending=is_ascending, matches=matches)
         kept = [Position(at, key) for at, key, is_wanted in rows if is_wanted is not None]
         if select is not None:
@@ -205,7 +205,7 @@ def cut_page(found: Found, *, limit: int, before: int | None, after: int | None)
     ids = found.ids
     is_full = len(ids) > limit
     keys = ids[-limit:] if after is not None else ids[:limit]
-    searched_to = None if is_full else found.looked_to
+    searched_to = None if is_full else found.searched_key
     if after is not None:
         onward = keys[0] if is_full else searched_to
         newer = None if onward is None else {"after": onward}

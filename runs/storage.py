@@ -12,7 +12,7 @@ from django.db.models import Avg, Count, Max, Min
 
 from flows.models import Flow
 from runs.models import Run
-from runs.retention.policy import Part, Policy, build_tasks, read_policy
+from runs.retention.policy import Part, Policy, build_tasks, effective_policy
 
 SAMPLE = 200
 """Runs of each flow that are measured."""
@@ -85,7 +85,7 @@ def measure_storage(*, now: datetime, policy: Policy | None = None, is_detailed:
     )
     if tables is not None:
         tables.sort(key=lambda table: table.data + table.indexes, reverse=True)
-    flows = [_measure_flow(flow, policy or read_policy(flow), now) for flow in Flow.objects.order_by("name")]
+    flows = [_measure_flow(flow, policy or effective_policy(flow), now) for flow in Flow.objects.order_by("name")]
     flows.sort(key=lambda flow: flow.runs * flow.run_bytes, reverse=True)
     return Storage(total, free, tables, flows)
 

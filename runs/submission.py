@@ -23,7 +23,7 @@ from flows.engine.running import check_input
 from flows.engine.spec import FlowSpec, ModelSettings
 from flows.models import Flow, FlowVersion
 from flows.providers import build_providers, default_model_settings, is_simulated_flow
-from runs.audit_log.events import TrailAction, leave_trail
+from runs.audit_log.events import AuditAction, log_audit_event
 from runs.facets import add_facets
 from runs.models import FacetKind, OriginalInput, Priority, Run
 from runs.observability.log_events import log_event
@@ -148,10 +148,10 @@ def _leave_trail(runs: Sequence[Run]) -> None:
     first, last = runs[0], runs[-1]
     details = {"flow": first.flow.name, "version": first.version.number}
     if first is last:
-        leave_trail(action=TrailAction.RUN_STARTED, about=first, details=details)
+        log_audit_event(action=AuditAction.RUN_STARTED, about=first, details=details)
     else:
         details |= {"runs": len(runs), "first": first.pk, "last": last.pk}
-        leave_trail(action=TrailAction.RUNS_STARTED, about=first.flow, details=details)
+        log_audit_event(action=AuditAction.RUNS_STARTED, about=first.flow, details=details)
 
 
 def _log(first: Run, count: int) -> None:
@@ -184,7 +184,7 @@ def cancel_run(*, run: Run) -> bool:
     with transaction.atomic():
         is_cancelled = run.request_cancel()
         if is_cancelled and not was_asked:
-            leave_trail(action=TrailAction.RUN_CANCELLED, about=run)
+            log_audit_event(action=AuditAction.RUN_CANCELLED, about=run)
     return is_cancelled
 
 
@@ -218,7 +218,7 @@ def change_run(*, run_id: int, changes: Mapping[str, Any]) -> None:
         if "labels" in changed:
             run.facets.filter(kind=FacetKind.LABEL).exclude(value__in=values["labels"]).delete()
             add_facets((run_id, (FacetKind.LABEL, label)) for label in values["labels"])
-        leave_trail(action=TrailAction.RUN_CHANGED, about=run, details={"changed": changed})
+        log_audit_event(action=AuditAction.RUN_CHANGED, about=run, details={"changed": changed})
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,12 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.utils import timezone
 
-from runs.audit_log.events import TrailAction, leave_trail
+from runs.audit_log.events import AuditAction, log_audit_event
 from runs.models import ApiToken, TokenScope
 
 LONGEST_NAME = 100
-LONGEST_LIFE = timedelta(days=3650)
-MOST_ACTIVE = 50
+MAX_LIFETIME = timedelta(days=3650)
+MAX_ACTIVE = 50
 """Active tokens that one user may have."""
 MOST_LISTED = 200
 """Tokens of one user that are listed, of those that are active and of the others: the newest."""
@@ -54,28 +54,28 @@ def find_default_lifetime() -> str:
     return DEFAULT_LIFETIME if DEFAULT_LIFETIME in offered else offered[-1]
 
 
-def say_days(count: int) -> str:
+def format_days(count: int) -> str:
     """A number of days in words."""
     return "1 day" if count == 1 else f"{count:,} days"
 
 
-def read_lifetime(text: str) -> timedelta | None:
+def parse_lifetime(text: str) -> timedelta | None:
     """``90d`` as a length of time, ``never`` as None. Raises ``TokenRefusedError`` for anything else."""
     if text in LIFETIMES:
         return LIFETIMES[text]
     days = text.removesuffix("d")
     if days != text and days.isascii() and days.isdigit() and len(days) < 6:
         lifetime = timedelta(days=int(days))
-        if timedelta(0) < lifetime <= LONGEST_LIFE:
+        if timedelta(0) < lifetime <= MAX_LIFETIME:
             return lifetime
     most = settings.TOOLFLOW_TOKEN_MAX_DAYS
-    right = f"“90d” for 90 days (at most {LONGEST_LIFE.days}), or “never”"
+    right = f"“90d” for 90 days (at most {MAX_LIFETIME.days}), or “never”"
     if most is not None:
-        right = f"“{most}d” for {say_days(most)}, the longest that is allowed here"
+        right = f"“{most}d” for {format_days(most)}, the longest that is allowed here"
     raise TokenRefusedError("expires", f"“{text[:40]}” is no expiry: write {right}.")
 
 
-def make_token(*, user: User, name: str, scope: str, lifetime: timedelta | None) -> tuple[ApiToken, str]:
+def create_token(*, user: User, name: str, scope: str, lifetime: timedelta | None) -> tuple[ApiToken, str]:
     """Make a token for ``user``; gives its row, and what is sent, which nobody can find out later.
 
     ``lifetime`` is how long it lasts, None for ever. Raises ``TokenRefusedError``, one at a time.
@@ -95,8 +95,8 @@ def make_token(*, user: User, name: str, scope: str, lifetime: timedelta | None)
             raise TokenRefusedError(
                 "name", f"There is an active token “{name}” already; revoke that one first, or choose another name."
             )
-        if len(names) >= MOST_ACTIVE:
-            raise TokenRefusedError("name", f"There are {MOST_ACTIVE} active tokens already; revoke one first.")
+        if len(names) >= MAX_ACTIVE:
+            raise TokenRefusedError("name", f"There are {MAX_ACTIVE} active tokens already; revoke one first.")
         row, token = ApiToken.objects.create(user=user, name=name, scope=scope, expiry=lifetime)
     return row, str(token)
 
@@ -116,7 +116,7 @@ def _refuse_lifetime(lifetime: timedelta | None) -> None:
     most = settings.TOOLFLOW_TOKEN_MAX_DAYS
     if most is not None and (lifetime is None or lifetime > timedelta(days=most)):
         raise TokenRefusedError(
-            "expires", f"A token lasts {say_days(most)} at most in this installation; choose an earlier end."
+            "expires", f"A token lasts {format_days(most)} at most in this installation; choose an earlier end."
         )
 
 
@@ -126,7 +126,7 @@ def list_tokens(user: User, now: datetime) -> tuple[Sequence[ApiToken], Sequence
     return list(own.active(now)[:MOST_LISTED]), list(own.ended(now)[:MOST_LISTED])
 
 
-def find_token(user: User, key: str) -> ApiToken | None:
+def fetch_token(user: User, key: str) -> ApiToken | None:
     """The token of ``user`` that begins with ``key``, as ``token_key`` gives it; None for those of others."""
     found: ApiToken | None = ApiToken.objects.select_related("user").filter(user=user, token_key=key).first()
     return found
@@ -138,7 +138,7 @@ def revoke_token(token: ApiToken) -> bool:
         count: int = ApiToken.objects.filter(pk=token.pk).revoke(timezone.now())
         if count:
             details = {"of": token.user.get_username(), "scope": token.scope}
-            leave_trail(action=TrailAction.TOKEN_REVOKED, kind="apitoken", label=token.name, details=details)
+            log_audit_event(action=AuditAction.TOKEN_REVOKED, kind="apitoken", label=token.name, details=details)
     return count == 1
 
 

@@ -16,7 +16,7 @@ from django.db import transaction
 from django.db.models import Q
 
 from runs.audit_log.actor import PROVIDER, acting_as
-from runs.audit_log.events import TrailAction, leave_trail
+from runs.audit_log.events import AuditAction, log_audit_event
 from runs.models import ProviderIdentity
 
 
@@ -58,7 +58,7 @@ def let_in(claims: Mapping[str, Any]) -> User:
             _require_waiting(found, groups)
         ProviderIdentity.objects.create(user=user, issuer=issuer, subject=subject)
         if found is not None:
-            leave_trail(action=TrailAction.ACCOUNT_LINKED, about=user, actor=user, details={"issuer": issuer})
+            log_audit_event(action=AuditAction.ACCOUNT_LINKED, about=user, actor=user, details={"issuer": issuer})
     put_into_groups(user, groups)
     return user
 

@@ -29,7 +29,7 @@ from django.shortcuts import render
 from django.utils.crypto import salted_hmac
 
 from runs.audit_log.actor import find_address, find_place
-from runs.audit_log.events import TrailAction, leave_trail
+from runs.audit_log.events import AuditAction, log_audit_event
 from runs.request_slots import release_slot
 
 SCALE = (1, 10, 20)
@@ -80,7 +80,7 @@ class SignInThrottle(AxesDatabaseHandler):  # type: ignore[misc]  # axes ships n
                 name, address = which.get("username"), which.get("ip_address")
                 user = User.objects.filter(username=name).first() if name else None
                 details = {"counters": count, **({"of_address": str(address)} if address else {})}
-                leave_trail(action=TrailAction.LOCKOUT_LIFTED, about=user, details=details)
+                log_audit_event(action=AuditAction.LOCKOUT_LIFTED, about=user, details=details)
         return count
 
 

@@ -16,7 +16,7 @@ from django.template.response import TemplateResponse
 from django.utils import timezone
 
 from runs.admin.history import column
-from runs.audit_log.events import TrailAction, leave_trail
+from runs.audit_log.events import AuditAction, log_audit_event
 from runs.audit_log.sign_ins import end_sessions
 from runs.models import ApiToken, ProviderIdentity
 from runs.pages import figures
@@ -104,7 +104,7 @@ class AccountAdmin(_UserAdmin):
         for user in self._list_changeable(request, users):
             if ProviderIdentity.objects.filter(user=user).delete()[0]:
                 unlinked += 1
-                leave_trail(action=TrailAction.ACCOUNT_UNLINKED, about=user)
+                log_audit_event(action=AuditAction.ACCOUNT_UNLINKED, about=user)
                 end_sessions(user=user)
         messages.success(request, f"{figures.format_plural(unlinked, 'account')} unlinked.")
 

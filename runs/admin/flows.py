@@ -15,9 +15,9 @@ from django.urls import URLPattern
 from flows.admin.flow_admin import FlowAdmin
 from flows.admin.version_admin import FlowVersionAdmin, RunCount
 from flows.models import FlowVersion
+from runs.admin import earlier_values, try_panel
 from runs.models import Run
 from runs.models.run import ENDED, RunStatus
-from runs.admin import earlier_values, try_panel
 
 
 class RunningFlowAdmin(FlowAdmin):

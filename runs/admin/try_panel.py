@@ -32,7 +32,7 @@ from flows.models import Flow
 from flows.providers import build_providers, default_model_settings
 from flows.throttle import limit_rate
 from runs import models
-from runs.audit_log.events import TrailAction, leave_trail
+from runs.audit_log.events import AuditAction, log_audit_event
 from runs.history.json_lines import list_json, show_invisible
 from runs.models import Run
 from runs.pages.attempt_view import view_attempt
@@ -124,8 +124,8 @@ def _log_call(request: HttpRequest, panel: Panel, answer: ToolReply | AttemptErr
         details, words = {"tokens": tokens}, "tokens not reported" if tokens is None else f"{tokens:,} tokens"
     message = f"Tried step {panel.index} with one model call ({words})."
     flow_admin.log_change(request, panel.flow or Flow(title=title), message)
-    leave_trail(
-        action=TrailAction.STEP_TRIED,
+    log_audit_event(
+        action=AuditAction.STEP_TRIED,
         about=panel.flow,
         kind="flow",
         label=str(panel.flow or title),

@@ -52,7 +52,7 @@ CHANGE_RUNS = Requirement("runs.change_run", TokenScope.RUN, ("runs.view_run",))
 ACT_ON_RUNS = Requirement("runs.view_run", TokenScope.RUN)
 """For bulk actions, which check what they do to the runs themselves."""
 KEEP_VIEWS = Requirement("runs.view_run", TokenScope.RUN)
-READ_TRAIL = Requirement("runs.view_trailentry", TokenScope.READ)
+READ_AUDIT_LOG = Requirement("runs.view_trailentry", TokenScope.READ)
 READ_FLOWS = Requirement("flows.view_flow", TokenScope.READ)
 ADD_FLOWS = Requirement("flows.add_flow", TokenScope.EDIT, ("flows.view_flow",))
 CHANGE_FLOWS = Requirement("flows.change_flow", TokenScope.EDIT, ("flows.view_flow",))

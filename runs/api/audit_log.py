@@ -12,15 +12,15 @@ from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, fie
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from runs.api.access import READ_TRAIL
+from runs.api.access import READ_AUDIT_LOG
 from runs.api.base import ApiView, build_page, operation
 from runs.api.paging import cut_page
 from runs.audit_log.entries import KINDS, EntryFilters, fetch_entries
-from runs.audit_log.events import TrailAction
+from runs.audit_log.events import AuditAction
 from runs.documents.base import Answer, Page, RowPaging, Text, TextOrNull
 
 
-class TrailEntry(Answer):
+class AuditLogEntry(Answer):
     """An action of a user, a command or the worker. Names are those of the time of the action."""
 
     id: int = Field(ge=1, description="The number of the entry.")
@@ -41,10 +41,10 @@ class TrailEntry(Answer):
     request_id: TextOrNull = Field(description="The id of the request in the log.")
 
 
-class TrailPage(Page):
+class AuditLogPage(Page):
     """A page of the audit log."""
 
-    items: list[TrailEntry] = Field(description="The newest first.")
+    items: list[AuditLogEntry] = Field(description="The newest first.")
 
 
 def _parse_day(text: Any) -> date:
@@ -57,11 +57,11 @@ Day = Annotated[date, BeforeValidator(_parse_day)]
 FilterText = Annotated[Text, Field(min_length=1, max_length=200)]
 
 
-class TrailQuery(RowPaging):
+class AuditLogQuery(RowPaging):
     """Which entries are meant."""
 
     actor: FilterText | None = Field(None, description="Only what the user of this name did.")
-    action: list[TrailAction] = Field(default_factory=list, description="Only these actions.")
+    action: list[AuditAction] = Field(default_factory=list, description="Only these actions.")
     kind: Annotated[str, WithJsonSchema({"type": "string", "enum": list(KINDS)})] | None = Field(
         None, description="Only what was done to such a thing."
     )
@@ -107,9 +107,14 @@ class AuditLog(ApiView):
     """``/trail``"""
 
     @operation(
-        "listTrail", "Read the audit log", tag="Trail", requires=READ_TRAIL, query=TrailQuery, answers={200: TrailPage}
+        "listTrail",
+        "Read the audit log",
+        tag="Trail",
+        requires=READ_AUDIT_LOG,
+        query=AuditLogQuery,
+        answers={200: AuditLogPage},
     )
-    def get(self, request: Request, query: TrailQuery) -> Response:
+    def get(self, request: Request, query: AuditLogQuery) -> Response:
         """Sign-ins, changes of flows, users, tokens and limits, runs started or cancelled, exports: the newest first.
 
         It takes the permission to see the audit log, which administrators have. To read on from where a script
@@ -119,7 +124,7 @@ class AuditLog(ApiView):
         limit = query.limit + 1
         entries = fetch_entries(query.to_filters(), limit=limit, before=query.before, after=query.after)
         page = cut_page(entries, query, is_descending=True)
-        return build_page(TrailPage, request, page.rows, next=page.next, previous=page.previous)
+        return build_page(AuditLogPage, request, page.rows, next=page.next, previous=page.previous)
 
 
 urls: list[URLPattern] = [path("trail", AuditLog.as_view(), name="trail")]

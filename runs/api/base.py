@@ -39,7 +39,7 @@ from rest_framework.views import APIView
 from flows.engine.errors import Problem
 from flows.engine.json_values import describe_type, parse_json
 from runs.api.access import READ_METHODS, ApiTokenAuthentication, RequestQuota, Requirement, ScopePermission
-from runs.api.conditions import leave_out_known, make_tag
+from runs.api.conditions import make_tag, not_modified
 from runs.api.problems import MEDIA_TYPE as PROBLEM
 from runs.api.problems import ApiProblem, InvalidBody, InvalidQuery, handle_exception, list_problems
 from runs.api.schemas.problems import describe_problems
@@ -292,7 +292,7 @@ class ApiView(APIView):
             response[name] = value
         if self.has_etag and isinstance(response, Response) and response.status_code == HTTPStatus.OK:
             response["ETag"] = make_tag(response.content)
-        response = leave_out_known(request, response)
+        response = not_modified(request, response)
         # History is for those who may see it now: nothing stays in caches on the way.
         patch_cache_control(response, private=True, no_store=True)
         return response

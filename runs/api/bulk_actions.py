@@ -29,10 +29,10 @@ from runs.api.openapi import IDEMPOTENCY_KEY, REPLAYED
 from runs.api.paging import fetch_page
 from runs.api.problems import Conflict, InvalidBody
 from runs.api.run_filters import Filters, ShownFilters, parse_filter_fields, show_filters
-from runs.audit_log.events import TrailAction, leave_trail
+from runs.audit_log.events import AuditAction, log_audit_event
 from runs.bulk_actions.requests import MAX_CHOSEN, MAX_STARTED, fetch_matching, request_bulk_action
 from runs.documents.base import WHOLE, Answer, Body, Count, Nothing, Page, RowPaging, TextOrNull, Url
-from runs.filters import RunFilters, find_newest_run
+from runs.filters import RunFilters, fetch_newest_run_number
 from runs.models import BulkKind, WorkState
 from runs.models.bulk_action import MAX_NOTES
 from runs.paging import MAX_NUMBER
@@ -184,7 +184,7 @@ class BulkActionList(ApiView):
         if filters is None:
             run_ids = sorted(set(body.runs or ()), reverse=True)
         else:
-            newest = find_newest_run() if body.newest is None else body.newest
+            newest = fetch_newest_run_number() if body.newest is None else body.newest
             run_ids = fetch_matching(kind, filters, newest=newest, most=body.most)
         return self._begin(request, body, run_ids, filters)
 
@@ -241,7 +241,7 @@ class BulkActionStop(ApiView):
         with transaction.atomic():
             if not action.stop():
                 raise Conflict("bulk-action-ended", f"Bulk action {action_id} has ended already: it is {action.state}.")
-            leave_trail(action=TrailAction.BULK_STOPPED, about=action, details={"done": action.done})
+            log_audit_event(action=AuditAction.BULK_STOPPED, about=action, details={"done": action.done})
         return _answer(request, action)
 
 

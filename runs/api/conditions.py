@@ -20,7 +20,7 @@ def make_tag(representation: bytes) -> str:
     return quote_etag(hashlib.sha256(representation).hexdigest()[:32])
 
 
-def leave_out_known(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+def not_modified(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
     """The answer; 304 without a body if ``If-None-Match`` says that the caller has it already."""
     tag, known = response.get("ETag"), parse_etags(request.headers.get("If-None-Match", ""))
     is_read = request.method in ("GET", "HEAD") and response.status_code == HTTPStatus.OK

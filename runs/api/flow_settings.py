@@ -18,7 +18,7 @@ from runs.api.conditions import make_tag, require_unchanged
 from runs.api.flow_changes import IF_MATCH, log_change
 from runs.api.problems import InvalidBody
 from runs.api.schemas.flows import ChangedSettings, FlowSettings
-from runs.retention.policy import read_policy
+from runs.retention.policy import effective_policy
 
 EXAMPLE = OpenApiExample("Of an example flow", value={"max_runs_in_flight": 20}, request_only=True)
 
@@ -84,7 +84,7 @@ def _change(request: Request, flow: FlowRow, body: ChangedSettings) -> None:
 
 
 def _answer(flow: FlowRow) -> Response:
-    settings = FlowSettings.model_validate({**vars(flow), "retention": read_policy(flow)})
+    settings = FlowSettings.model_validate({**vars(flow), "retention": effective_policy(flow)})
     # What changes in the definition changes no setting.
     tag = make_tag(settings.model_dump_json(exclude={"updated_at"}).encode())
     return Response(settings, headers={"ETag": tag})

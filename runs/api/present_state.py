@@ -6,7 +6,7 @@ from typing import Any
 
 from flows.providers import describe_providers
 from runs.models import Run
-from runs.statistics.queue_state import QueueFigures, WorkerFigures, read_queue_figures
+from runs.statistics.queue_state import QueueState, WorkerFigures, fetch_queue_state
 
 MAX_RUNNING = 20
 MAX_COUNTED = 1_000
@@ -15,12 +15,12 @@ MAX_COUNTED = 1_000
 
 def describe_now() -> dict[str, Any]:
     """Runs under way, queue and workers. Takes six queries."""
-    return {"running": _describe_running(), **_describe_queue(read_queue_figures())}
+    return {"running": _describe_running(), **_describe_queue(fetch_queue_state())}
 
 
 def describe_workers() -> dict[str, Any]:
     """The worker processes one by one, the queue and the model providers. Takes four queries."""
-    found = read_queue_figures()
+    found = fetch_queue_state()
     return {
         "items": [_describe_worker(worker) for worker in found.workers],
         "queue": _describe_queue(found)["queue"],
@@ -61,7 +61,7 @@ def _describe_running() -> dict[str, Any]:
     }
 
 
-def _describe_queue(found: QueueFigures) -> dict[str, Any]:
+def _describe_queue(found: QueueState) -> dict[str, Any]:
     oldest = found.oldest_ready
     return {
         "queue": {

@@ -38,7 +38,7 @@ from runs.api.waiting import answer_at_end
 from runs.documents.base import Nothing, RowPaging
 from runs.documents.loading import build_new_run, load_run, load_summaries
 from runs.documents.run import Run, RunPage, RunParts, StartedFilters, StartedRuns
-from runs.filters import find_runs
+from runs.filters import fetch_matching_runs
 from runs.models import Priority, RunStatus
 from runs.models import Run as RunRow
 from runs.models.run import REMOVED_INPUT
@@ -88,7 +88,7 @@ class RunList(ApiView):
         """
         # One more than the page holds tells whether there is another.
         filters, query = parse_filters(request.query_params, RowPaging)
-        found = find_runs(filters, before=query.before, after=query.after, limit=query.limit + 1)
+        found = fetch_matching_runs(filters, before=query.before, after=query.after, limit=query.limit + 1)
         page = cut_page(found, limit=query.limit, before=query.before, after=query.after)
         items = load_summaries(page.keys, build_links(request))
         return build_page(RunPage, request, items, next=page.older, previous=page.newer)

@@ -20,7 +20,7 @@ MAX_NAME_LENGTH, MAX_LABEL_LENGTH, MAX_ID_LENGTH = 150, 200, 64
 _is_off: ContextVar[bool] = ContextVar("audit_log_is_off", default=False)
 
 
-class TrailAction(models.TextChoices):
+class AuditAction(models.TextChoices):
     """What was done. Values are stored and stand in addresses: they never change."""
 
     SIGNED_IN = "signed_in", "Signed in"
@@ -82,9 +82,9 @@ class TrailAction(models.TextChoices):
     TRAIL_PURGED = "trail_purged", "Deleted old entries of the trail"
 
 
-def leave_trail(
+def log_audit_event(
     *,
-    action: TrailAction,
+    action: AuditAction,
     about: models.Model | None = None,
     kind: str = "",
     label: str = "",

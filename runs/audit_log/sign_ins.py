@@ -14,7 +14,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 
 from runs.audit_log.actor import find_address
-from runs.audit_log.events import TrailAction, leave_trail
+from runs.audit_log.events import AuditAction, log_audit_event
 from runs.models import BrowserSession
 
 ADDRESS, BROWSER, SINCE = "signed_in_from", "signed_in_with", "signed_in_at"
@@ -36,7 +36,7 @@ def end_sessions(*, user: User) -> int:
     """Sign a user out of all browsers; return the number of sessions."""
     count, _ = BrowserSession.objects.filter(user=user.pk).delete()
     if count:
-        leave_trail(action=TrailAction.SESSIONS_ENDED, about=user, details={"sessions": count})
+        log_audit_event(action=AuditAction.SESSIONS_ENDED, about=user, details={"sessions": count})
     return count
 
 
@@ -50,27 +50,27 @@ def _log_sign_in(*, request: HttpRequest, user: User, **_: Any) -> None:
     request.session[ADDRESS] = find_address(request)
     request.session[BROWSER] = request.headers.get("User-Agent", "")[:MAX_BROWSER_LENGTH]
     request.session[SINCE] = timezone.now().isoformat()
-    leave_trail(action=TrailAction.SIGNED_IN, about=user, actor=user)
+    log_audit_event(action=AuditAction.SIGNED_IN, about=user, actor=user)
 
 
 def _log_sign_out(*, user: User | None, **_: Any) -> None:
     if user is not None:
-        leave_trail(action=TrailAction.SIGNED_OUT, about=user, actor=user)
+        log_audit_event(action=AuditAction.SIGNED_OUT, about=user, actor=user)
 
 
 def _log_failure(*, credentials: Mapping[str, Any], request: HttpRequest | None = None, **_: Any) -> None:
     # A lock-out has an entry of its own.
     if not getattr(request, "axes_locked_out", False):
-        _log_anonymous(TrailAction.SIGN_IN_FAILED, credentials.get("username"))
+        _log_anonymous(AuditAction.SIGN_IN_FAILED, credentials.get("username"))
 
 
 def _log_lockout(*, request: HttpRequest, username: str | None = None, **_: Any) -> None:
     # Only the failure that locks out is counted: those after it write no further entries.
     if getattr(request, "axes_failures_since_start", None) is not None:
-        _log_anonymous(TrailAction.LOCKED_OUT, username)
+        _log_anonymous(AuditAction.LOCKED_OUT, username)
 
 
-def _log_anonymous(action: TrailAction, name: Any) -> None:
+def _log_anonymous(action: AuditAction, name: Any) -> None:
     # What is no user's name may be a password in the wrong field: it is not kept.
     user = User.objects.filter(username=str(name).replace("\0", "")).first() if name else None
-    leave_trail(action=action, about=user, details={} if user else {"unknown_name": True})
+    log_audit_event(action=action, about=user, details={} if user else {"unknown_name": True})

@@ -15,7 +15,7 @@ from django.db.models.signals import m2m_changed, post_delete, post_save, pre_sa
 from flows.forms import OPERATIONAL_FIELDS
 from flows.models import Flow, FlowVersion
 from flows.portability import flows_exported
-from runs.audit_log.events import TrailAction, leave_trail
+from runs.audit_log.events import AuditAction, log_audit_event
 from runs.models import ApiToken, RateLimit, WebhookEndpoint
 
 MAX_NAMES = 20
@@ -55,13 +55,13 @@ def connect() -> None:
     for model, log in saved.items():
         post_save.connect(_unless_raw(log), sender=model, weak=False, dispatch_uid=f"audit log {model.__name__}")
     deleted: dict[type[Model], Callable[..., None]] = {
-        Flow: _log_deletion(TrailAction.FLOW_DELETED),
+        Flow: _log_deletion(AuditAction.FLOW_DELETED),
         FlowVersion: _log_deleted_version,
-        User: _log_deletion(TrailAction.USER_DELETED),
-        Group: _log_deletion(TrailAction.GROUP_DELETED),
-        RateLimit: _log_deletion(TrailAction.LIMIT_DELETED),
+        User: _log_deletion(AuditAction.USER_DELETED),
+        Group: _log_deletion(AuditAction.GROUP_DELETED),
+        RateLimit: _log_deletion(AuditAction.LIMIT_DELETED),
         ApiToken: _log_deleted_token,
-        WebhookEndpoint: _log_deletion(TrailAction.WEBHOOK_ENDPOINT_DELETED),
+        WebhookEndpoint: _log_deletion(AuditAction.WEBHOOK_ENDPOINT_DELETED),
     }
     for model, log in deleted.items():
         post_delete.connect(log, sender=model, weak=False, dispatch_uid=f"audit log deleted {model.__name__}")
@@ -90,9 +90,9 @@ def _unless_raw(log: Callable[..., None]) -> Callable[..., None]:
     return receive
 
 
-def _log_deletion(action: TrailAction) -> Callable[..., None]:
+def _log_deletion(action: AuditAction) -> Callable[..., None]:
     def receive(*, instance: Model, **_: Any) -> None:
-        leave_trail(action=action, about=instance)
+        log_audit_event(action=action, about=instance)
 
     return receive
 
@@ -113,34 +113,36 @@ def _choose(changes: Mapping[str, Any], names: Collection[str]) -> dict[str, Any
 def _log_flow(flow: Flow, created: bool, fields: frozenset[str]) -> None:
     if "live_version" in fields:
         number = flow.live_version.number if flow.live_version else None
-        leave_trail(action=TrailAction.FLOW_MADE_LIVE, about=flow, details={"version": number})
+        log_audit_event(action=AuditAction.FLOW_MADE_LIVE, about=flow, details={"version": number})
     elif "is_archived" in fields:
-        leave_trail(action=TrailAction.FLOW_ARCHIVED if flow.is_archived else TrailAction.FLOW_TAKEN_OUT, about=flow)
+        log_audit_event(
+            action=AuditAction.FLOW_ARCHIVED if flow.is_archived else AuditAction.FLOW_TAKEN_OUT, about=flow
+        )
     elif created:
-        leave_trail(action=TrailAction.FLOW_ADDED, about=flow)
+        log_audit_event(action=AuditAction.FLOW_ADDED, about=flow)
     elif not fields:
         # To count a save is part of one.
         changes: Mapping[str, Any] = getattr(flow, "_audit_changes", {})
         details = {"settings": list(changes)} if changes else {}
-        leave_trail(action=TrailAction.FLOW_CHANGED, about=flow, details=details | _choose(changes, SHOWN_SETTINGS))
+        log_audit_event(action=AuditAction.FLOW_CHANGED, about=flow, details=details | _choose(changes, SHOWN_SETTINGS))
 
 
 def _log_exported_flows(*, versions: Sequence[FlowVersion], **_: Any) -> None:
     if len(versions) == 1:
         details = {"version": versions[0].number}
-        leave_trail(action=TrailAction.FLOW_EXPORTED, about=versions[0].flow, details=details)
+        log_audit_event(action=AuditAction.FLOW_EXPORTED, about=versions[0].flow, details=details)
     else:
-        leave_trail(action=TrailAction.FLOW_EXPORTED, kind="flow", details={"flows": len(versions)})
+        log_audit_event(action=AuditAction.FLOW_EXPORTED, kind="flow", details={"flows": len(versions)})
 
 
 def _log_version(version: FlowVersion, created: bool, fields: frozenset[str]) -> None:
     details = {"version": version.number, **({"note": version.note[:200]} if version.note else {})}
-    leave_trail(action=TrailAction.FLOW_PUBLISHED, about=version.flow, details=details)
+    log_audit_event(action=AuditAction.FLOW_PUBLISHED, about=version.flow, details=details)
 
 
 def _log_deleted_version(*, instance: FlowVersion, origin: Any = None, **_: Any) -> None:
     if not _is_cascade(origin, Flow):
-        leave_trail(action=TrailAction.VERSION_DELETED, about=instance.flow, details={"version": instance.number})
+        log_audit_event(action=AuditAction.VERSION_DELETED, about=instance.flow, details={"version": instance.number})
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -151,12 +153,12 @@ def _log_user(user: User, created: bool, fields: frozenset[str]) -> None:
     # The plain password is there while a new one is being saved.
     is_new_password = getattr(user, "_password", None) is not None and not created
     if is_new_password:
-        leave_trail(action=TrailAction.PASSWORD_CHANGED, about=user)
+        log_audit_event(action=AuditAction.PASSWORD_CHANGED, about=user)
     if fields and fields <= {"last_login", "password"}:
         return
     rights = {"is_active": user.is_active, "is_staff": user.is_staff, "is_superuser": user.is_superuser}
     if created:
-        leave_trail(action=TrailAction.USER_ADDED, about=user, details=rights)
+        log_audit_event(action=AuditAction.USER_ADDED, about=user, details=rights)
         return
     changes = dict(getattr(user, "_audit_changes", {}))
     if is_new_password:
@@ -164,11 +166,11 @@ def _log_user(user: User, created: bool, fields: frozenset[str]) -> None:
     if changes or not is_new_password:
         names = {"changed": list(changes)} if changes else {}
         details = rights | names | _choose(changes, SHOWN_USER_FIELDS)
-        leave_trail(action=TrailAction.USER_CHANGED, about=user, details=details)
+        log_audit_event(action=AuditAction.USER_CHANGED, about=user, details=details)
 
 
 def _log_group(group: Group, created: bool, fields: frozenset[str]) -> None:
-    leave_trail(action=TrailAction.GROUP_ADDED if created else TrailAction.GROUP_CHANGED, about=group)
+    log_audit_event(action=AuditAction.GROUP_ADDED if created else AuditAction.GROUP_CHANGED, about=group)
 
 
 def _log_rights(*, instance: Any, action: str, model: Any, pk_set: Any, **_: Any) -> None:
@@ -178,35 +180,35 @@ def _log_rights(*, instance: Any, action: str, model: Any, pk_set: Any, **_: Any
     rows = model.objects.filter(pk__in=pk_set) if pk_set else ()
     names = sorted(row.codename if hasattr(row, "codename") else str(row) for row in rows)
     more = {"more": len(names) - MAX_NAMES} if len(names) > MAX_NAMES else {}
-    leave_trail(action=TrailAction.RIGHTS_CHANGED, about=instance, details={verb: names[:MAX_NAMES], **more})
+    log_audit_event(action=AuditAction.RIGHTS_CHANGED, about=instance, details={verb: names[:MAX_NAMES], **more})
 
 
 def _log_token(token: ApiToken, created: bool, fields: frozenset[str]) -> None:
     if created:
         expiry = token.expiry.date().isoformat() if token.expiry else None
         details = {"scope": token.scope, "of": token.user.get_username(), "expires": expiry}
-        leave_trail(action=TrailAction.TOKEN_MADE, kind="apitoken", label=token.name, details=details)
+        log_audit_event(action=AuditAction.TOKEN_MADE, kind="apitoken", label=token.name, details=details)
 
 
 def _log_deleted_token(*, instance: ApiToken, origin: Any = None, **_: Any) -> None:
     if not _is_cascade(origin, User):
         details = {"of": instance.user.get_username()}
-        leave_trail(action=TrailAction.TOKEN_DELETED, kind="apitoken", label=instance.name, details=details)
+        log_audit_event(action=AuditAction.TOKEN_DELETED, kind="apitoken", label=instance.name, details=details)
 
 
 def _log_limit(limit: RateLimit, created: bool, fields: frozenset[str]) -> None:
     if created:
         values = {name: getattr(limit, name) for name in LIMIT_FIELDS}
         details = {name: value for name, value in values.items() if value is not None}
-        leave_trail(action=TrailAction.LIMIT_ADDED, about=limit, details=details)
+        log_audit_event(action=AuditAction.LIMIT_ADDED, about=limit, details=details)
     else:
-        leave_trail(action=TrailAction.LIMIT_CHANGED, about=limit, details=getattr(limit, "_audit_changes", {}))
+        log_audit_event(action=AuditAction.LIMIT_CHANGED, about=limit, details=getattr(limit, "_audit_changes", {}))
 
 
 def _log_endpoint(endpoint: WebhookEndpoint, created: bool, fields: frozenset[str]) -> None:
     details: dict[str, Any] = {"flow": endpoint.flow.name if endpoint.flow else None}
     if created:
-        leave_trail(action=TrailAction.WEBHOOK_ENDPOINT_ADDED, about=endpoint, details=details)
+        log_audit_event(action=AuditAction.WEBHOOK_ENDPOINT_ADDED, about=endpoint, details=details)
     elif changes := getattr(endpoint, "_audit_changes", {}):
         details["changed"] = [name.removesuffix("_id") for name in changes]
-        leave_trail(action=TrailAction.WEBHOOK_ENDPOINT_CHANGED, about=endpoint, details=details)
+        log_audit_event(action=AuditAction.WEBHOOK_ENDPOINT_CHANGED, about=endpoint, details=details)

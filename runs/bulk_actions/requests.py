@@ -11,9 +11,9 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Count, Q, Sum
 
-from runs.audit_log.events import TrailAction, leave_trail
+from runs.audit_log.events import AuditAction, log_audit_event
 from runs.bulk_actions.work import work_on
-from runs.filters import RunFilters, find_runs
+from runs.filters import RunFilters, fetch_matching_runs
 from runs.models import BulkAction, BulkKind, Run, RunStatus
 from runs.models.run import ENDED
 from runs.paging import Position
@@ -85,8 +85,8 @@ def request_bulk_action(
         )
         if is_new:
             details = {"runs": len(run_ids), **({} if action.is_chosen else {"query": action.query[:500]})}
-            event = TrailAction.BULK_CANCEL if kind == BulkKind.CANCEL else TrailAction.BULK_RUN_AGAIN
-            leave_trail(action=event, about=action, details=details, actor=asked_by)
+            event = AuditAction.BULK_CANCEL if kind == BulkKind.CANCEL else AuditAction.BULK_RUN_AGAIN
+            log_audit_event(action=event, about=action, details=details, actor=asked_by)
     if is_new:
         work_on(action.pk, **({"timeout": 0.0} if is_brief else {}))
         action.refresh_from_db()
@@ -130,7 +130,7 @@ def _search(
     position: Position | None = None
     while windows is None or windows > 0:
         size = _BATCH_SIZE if limit is None else min(_BATCH_SIZE, limit - len(ids))
-        found = find_runs(wanted, before=position, newest=newest, limit=size)
+        found = fetch_matching_runs(wanted, before=position, newest=newest, limit=size)
         ids += found.ids
         position = found.searched_to
         if len(found.ids) == size:

@@ -15,9 +15,9 @@ from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest, StreamingHttpResponse
 from django.utils import timezone
 
-from runs.audit_log.events import TrailAction, leave_trail
+from runs.audit_log.events import AuditAction, log_audit_event
 from runs.exports.formats import CONTENT_TYPES, CSV_HEAD, Format, render_csv, render_json_lines
-from runs.filters import RunFilters, find_runs
+from runs.filters import RunFilters, fetch_matching_runs
 from runs.paging import Position
 
 MAX_FILES = 20
@@ -82,7 +82,7 @@ def export_runs(
     if request.method != "HEAD":
         require_free_slot()
         details = {"query": filters.to_query()[:500], "attempts": has_attempts}
-        leave_trail(action=TrailAction.EXPORTED, kind="run", label=format, details=details)
+        log_audit_event(action=AuditAction.EXPORTED, kind="run", label=format, details=details)
     parts = _render_batches(filters, format, has_attempts)
     name = f"toolflow-runs-{timezone.localdate().isoformat()}.{format}"
     return send_file(request, parts, name=name, content_type=CONTENT_TYPES[format])
@@ -108,7 +108,7 @@ def _find_batches(filters: RunFilters) -> Iterator[Sequence[int]]:
     position: Position | None = None
     is_last = False
     while not is_last:
-        found = find_runs(filters, before=position, limit=BATCH_SIZE)
+        found = fetch_matching_runs(filters, before=position, limit=BATCH_SIZE)
         is_last = len(found.ids) < BATCH_SIZE and found.searched_to is None
         position = found.last
         yield found.ids

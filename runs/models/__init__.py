@@ -37,8 +37,6 @@ from runs.models.webhook import (
 )
 from runs.models.worker import Worker
 
-TrailEntry = AuditEntry
-
 __all__ = [
     "ApiToken",
     "AppendOnlyError",
@@ -74,7 +72,6 @@ __all__ = [
     "Step",
     "TokenScope",
     "TokenUsage",
-    "TrailEntry",
     "WebhookDelivery",
     "WebhookEndpoint",
     "WebhookEvent",

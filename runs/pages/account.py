@@ -20,7 +20,7 @@ from django.utils import timezone
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
-from runs.audit_log.events import TrailAction, leave_trail
+from runs.audit_log.events import AuditAction, log_audit_event
 from runs.audit_log.sign_ins import ADDRESS, BROWSER, SINCE
 from runs.models import ApiToken, BrowserSession
 from runs.pages.access import require_sign_in
@@ -77,7 +77,7 @@ def end_sessions(request: HttpRequest) -> HttpResponse:
     with transaction.atomic():
         count = _end_sessions(request, user, request.POST.get("session", ""))
         if count:
-            leave_trail(action=TrailAction.SESSIONS_ENDED, about=user, details={"sessions": count})
+            log_audit_event(action=AuditAction.SESSIONS_ENDED, about=user, details={"sessions": count})
     if count:
         messages.success(request, f"{format_plural(count, 'session')} ended.")
     else:

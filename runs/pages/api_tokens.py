@@ -23,14 +23,14 @@ from runs.pages.badges import Badge
 from runs.tokens import (
     LONGEST_NAME,
     TokenRefusedError,
+    create_token,
+    fetch_token,
     find_default_lifetime,
-    find_token,
+    format_days,
     list_lifetimes,
     list_tokens,
-    make_token,
-    read_lifetime,
+    parse_lifetime,
     revoke_token,
-    say_days,
 )
 
 EXPIRES_SOON = timedelta(days=7)
@@ -102,7 +102,9 @@ def show_tokens(request: HttpRequest) -> HttpResponse:
         sent = request.POST
         form = TokenForm(sent.get("name", ""), sent.get("scope", ""), sent.get("expires", ""))
         try:
-            row, token = make_token(user=user, name=form.name, scope=form.scope, lifetime=read_lifetime(form.expires))
+            row, token = create_token(
+                user=user, name=form.name, scope=form.scope, lifetime=parse_lifetime(form.expires)
+            )
         except TokenRefusedError as refusal:
             form.problems[refusal.field] = str(refusal)
         else:
@@ -118,7 +120,7 @@ def show_tokens(request: HttpRequest) -> HttpResponse:
         "made": made,
         "longest_name": LONGEST_NAME,
         "scopes": [(scope, word, text, user.has_perm(needed)) for scope, word, text, needed in SCOPES],
-        "expiries": [(text, EXPIRIES.get(text) or say_days(int(text[:-1]))) for text in list_lifetimes()],
+        "expiries": [(text, EXPIRIES.get(text) or format_days(int(text[:-1]))) for text in list_lifetimes()],
     }
     return render(request, "runs/api_tokens.html", context, status=422 if form.problems else 200)
 
@@ -128,7 +130,7 @@ def show_tokens(request: HttpRequest) -> HttpResponse:
 @login_required
 def revoke(request: HttpRequest, key: str) -> HttpResponse:
     """Ask whether to revoke one's own token, and do it."""
-    token = find_token(_get_user(request), key)
+    token = fetch_token(_get_user(request), key)
     if token is None:
         raise Http404
     now = timezone.now()

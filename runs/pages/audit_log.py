@@ -17,7 +17,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from runs.audit_log.entries import KINDS, EntryFilters, fetch_entries, iterate_entries
-from runs.audit_log.events import TrailAction, leave_trail
+from runs.audit_log.events import AuditAction, log_audit_event
 from runs.exports.formats import format_json_cell, format_rows, format_text_cell, format_time_cell
 from runs.exports.streaming import TooManyFilesError, require_free_slot, send_file
 from runs.history.json_lines import show_invisible
@@ -54,7 +54,7 @@ class FilterForm(forms.Form):
     """What the address asks for. Days are those of the active time zone, both included."""
 
     actor = forms.CharField(max_length=150, required=False)
-    action = forms.ChoiceField(choices=[("", ""), *TrailAction.choices], required=False)
+    action = forms.ChoiceField(choices=[("", ""), *AuditAction.choices], required=False)
     kind = forms.ChoiceField(choices=[("", ""), *KINDS.items()], required=False)
     id = forms.CharField(max_length=64, required=False)
     before = forms.IntegerField(min_value=1, max_value=MAX_NUMBER, required=False)
@@ -131,7 +131,7 @@ def show_audit_log(request: HttpRequest) -> HttpResponse:
         "problems": form.list_problems(),
         "page": turns,
         "rows": [_build_row(entries[key]) for key in keys],
-        "actions": TrailAction.choices,
+        "actions": AuditAction.choices,
         "kinds": KINDS.items(),
         "export_url": form.build_url("runs:trail-export"),
         "max_exported": f"{MAX_EXPORTED:,}",
@@ -150,7 +150,7 @@ def export_audit_log(request: HttpRequest) -> HttpResponseBase:
     try:
         if request.method != "HEAD":
             require_free_slot()
-            leave_trail(action=TrailAction.TRAIL_EXPORTED, details={"filters": form.list_values()})
+            log_audit_event(action=AuditAction.TRAIL_EXPORTED, details={"filters": form.list_values()})
     except TooManyFilesError as error:
         return answer_too_many(request, error)
     # The filters are made while the viewer's time zone is active; the file is read later.
@@ -181,7 +181,7 @@ def _build_row(entry: AuditEntry) -> Row:
         entry,
         # A request without a user is an anonymous one.
         entry.actor_name or ("Anonymous" if entry.address else "Command line"),
-        str(dict(TrailAction.choices).get(entry.action, entry.action)),
+        str(dict(AuditAction.choices).get(entry.action, entry.action)),
         KINDS.get(entry.object_kind, ""),
         reverse(_LINKS[entry.object_kind], args=[entry.object_id]) if is_there else "",
         tuple(

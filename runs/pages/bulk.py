@@ -13,7 +13,7 @@ from django.urls import path, reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from flows.providers import is_simulated
-from runs.audit_log.events import TrailAction, leave_trail
+from runs.audit_log.events import AuditAction, log_audit_event
 from runs.bulk_actions.requests import (
     MAX_CHOSEN,
     MAX_COUNTED,
@@ -23,7 +23,7 @@ from runs.bulk_actions.requests import (
     preview_matching,
     request_bulk_action,
 )
-from runs.filters import RunFilters, find_newest_run
+from runs.filters import RunFilters, fetch_newest_run_number
 from runs.models import BulkAction, BulkKind, Worker
 from runs.pages.access import require_permission
 from runs.pages.exact_filters import read_exact_filters
@@ -81,7 +81,7 @@ def parse_choice(data: QueryDict) -> Choice:
         scope=scope,
         run_ids=tuple(dict.fromkeys(number for number in numbers.values() if number is not None)),
         filters=filters,
-        newest=find_newest_run() if newest is None else newest,
+        newest=fetch_newest_run_number() if newest is None else newest,
         problems=problems[:MAX_PROBLEMS],
     )
 
@@ -192,7 +192,7 @@ def stop_bulk_action(request: HttpRequest, action_id: int) -> HttpResponse:
     action = _load_action(action_id)
     with transaction.atomic():
         if action.stop():
-            leave_trail(action=TrailAction.BULK_STOPPED, about=action, details={"done": action.done})
+            log_audit_event(action=AuditAction.BULK_STOPPED, about=action, details={"done": action.done})
     return redirect("runs:bulk", action_id=action_id)
 
 

@@ -16,7 +16,7 @@ class ListTurns:
     older_url: str = ""
     newest_url: str = ""
     """Leads to the first page; empty on it."""
-    looked_to: int | None = None
+    searched_key: int | None = None
     """The key of the last row that was checked, where the search ended before the page was full."""
     is_upwards: bool = False
     """Whether newer rows than those of another page were searched for."""
@@ -24,7 +24,7 @@ class ListTurns:
     @property
     def further_url(self) -> str:
         """Where the search continues that ended early; empty if it did not."""
-        if self.looked_to is None:
+        if self.searched_key is None:
             return ""
         return self.newer_url if self.is_upwards else self.older_url
 

@@ -19,7 +19,7 @@ from runs.pages.cut_texts import SHORT_TEXT
 from runs.pages.list_links import link_runs
 from runs.pages.run_page import run_state
 from runs.pages.verdict import read_verdict
-from runs.statistics.queue_state import MAX_SHOWN, QueueFigures, read_queue_figures
+from runs.statistics.queue_state import MAX_SHOWN, QueueState, fetch_queue_state
 
 MOST_RUNS = 10
 MOST_FAILED = 8
@@ -64,7 +64,7 @@ class Part:
 
 def read_parts(now: datetime) -> tuple[Part, ...]:
     """The parts as they are now. Costs eight queries, each of which reads the few rows that it shows off an index."""
-    found = read_queue_figures(limit=MAX_SHOWN)
+    found = fetch_queue_state(limit=MAX_SHOWN)
     running, has_more = _find_running()
     failed = _find_failed()
     figures = _describe_workers(found)
@@ -92,7 +92,7 @@ def name_parts(parts: tuple[Part, ...]) -> str:
     return ".".join(part.digest for part in parts)
 
 
-def _describe_workers(found: QueueFigures) -> dict[str, Any]:
+def _describe_workers(found: QueueState) -> dict[str, Any]:
     return {
         "alive": sum(worker.state != "silent" for worker in found.workers),
         "silent": sum(worker.state == "silent" for worker in found.workers),
@@ -101,7 +101,7 @@ def _describe_workers(found: QueueFigures) -> dict[str, Any]:
     }
 
 
-def _count_taken(found: QueueFigures) -> int:
+def _count_taken(found: QueueState) -> int:
     """Places of workers that are taken, as many as there are at most.
 
     Workers tell of theirs with each heartbeat; until the next one the runs themselves know better. Those whose worker

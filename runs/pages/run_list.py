@@ -19,14 +19,14 @@ from django.urls import reverse
 
 from flows.models import Flow
 from runs.filter_fields import parse_run_number, shorten
-from runs.filters import PAGING, PARAMETERS, RunFilters, find_runs
+from runs.filters import PAGING, PARAMETERS, RunFilters, fetch_matching_runs
 from runs.models import Attempt, Run, RunStatus, Step
 from runs.models.run import ENDED
 from runs.pages.addresses import find_address
 from runs.pages.filter_chips import FilterChip, list_chips
 from runs.pages.list_turns import ListTurns, turn_pages
 from runs.pages.run_page import run_duration, run_issue_counts, run_state
-from runs.search import Excerpt, find_excerpts, read_query
+from runs.search import Excerpt, find_excerpts, parse_search
 from runs.statistics.queue_state import runs_without_worker
 
 PAGE_SIZE = 50
@@ -137,7 +137,7 @@ def load_run_list(query: Mapping[str, str], now: datetime) -> RunList:
     filters = RunFilters(query)
     before, after, paging_problems = _read_paging(query)
     listed = min(_parse_number(query.get("found", "")), PAGE_SIZE - 1)
-    found = find_runs(filters, before=before, after=after, limit=PAGE_SIZE - listed + 1)
+    found = fetch_matching_runs(filters, before=before, after=after, limit=PAGE_SIZE - listed + 1)
     ids, turns = turn_pages(
         found,
         page_size=PAGE_SIZE - listed,
@@ -159,10 +159,10 @@ def load_run_list(query: Mapping[str, str], now: datetime) -> RunList:
         statuses=_list_statuses(filters),
         chips=list_chips(filters, {flow.name: flow.title for flow in flows}, partial(_build_url_without, filters)),
         turns=turns,
-        searched_to=found.searched_to.time if found.searched_to and turns.looked_to is not None else None,
+        searched_to=found.searched_to.time if found.searched_to and turns.searched_key is not None else None,
         continue_url=f"{turns.further_url}&found={listed + len(ids)}&began=" if turns.further_url else "",
         began=began,
-        is_searching=turns.looked_to is not None
+        is_searching=turns.searched_key is not None
         and not turns.is_upwards
         and now.timestamp() - began < MAX_SEARCH_SECONDS,
         number=_find_number(filters, ids),
@@ -226,7 +226,7 @@ def _load_rows(ids: Sequence[int], titles: Mapping[int, str], search: str, now: 
     rows: dict[int, Any] = {row[0]: _Row._make(row) for row in found.order_by().values_list(*_COLUMNS)}
     runs = [rows[number] for number in ids if number in rows]
     segments = _load_segments([run for run in runs if run.steps_passed < run.step_count])
-    excerpts = find_excerpts(ids, read_query(search)) if search and ids else {}
+    excerpts = find_excerpts(ids, parse_search(search)) if search and ids else {}
     return tuple(
         RunRow(
             run=run,

@@ -46,7 +46,7 @@ from runs.pages.told_feedback import find_told_feedback
 from runs.pages.traced_issues import trace_steps
 from runs.pages.verdict import Verdict, read_verdict
 from runs.pages.wanted_attempts import Wanted
-from runs.retention.policy import read_policy
+from runs.retention.policy import effective_policy
 from runs.statistics.queue_state import runs_without_worker
 
 
@@ -118,7 +118,7 @@ class RunPage:
     @cached_property
     def keeps_outputs(self) -> str:
         """For how long runs of the flow keep their outputs, in words; empty if for as long as they are there."""
-        days = read_policy(self.run.flow).keep_outputs_days
+        days = effective_policy(self.run.flow).keep_outputs_days
         return "" if days is None else f"{days:,} day{'s' if days != 1 else ''}"
 
     @cached_property

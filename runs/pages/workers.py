@@ -13,7 +13,7 @@ from django.views.decorators.http import require_safe
 
 from flows.providers import describe_providers
 from runs.pages.access import require_permission
-from runs.statistics.queue_state import MAX_SHOWN, QueueFigures, read_queue_figures
+from runs.statistics.queue_state import MAX_SHOWN, QueueState, fetch_queue_state
 
 PARTS = ("notice", "figures", "table")
 """What is replaced on its own when it changes; each has a template and an element of that name."""
@@ -35,7 +35,7 @@ class Part:
 @require_permission("runs.view_run")
 def show_workers(request: HttpRequest) -> HttpResponse:
     """The workers, the queue and the model providers."""
-    parts = _render_parts(read_queue_figures(limit=MAX_SHOWN))
+    parts = _render_parts(fetch_queue_state(limit=MAX_SHOWN))
     context = {"parts": {part.name: part for part in parts}, "seen": _name(parts), "providers": describe_providers()}
     return render(request, "runs/workers.html", context)
 
@@ -47,14 +47,14 @@ def show_worker_changes(request: HttpRequest) -> HttpResponse:
     seen = request.GET.get("seen", "")
     if not re.fullmatch(r"[0-9a-f]{12}(\.[0-9a-f]{12}){2}", seen):
         return HttpResponse("Ask with ?seen=DIGEST.DIGEST.DIGEST.", status=400, content_type="text/plain")
-    parts = _render_parts(read_queue_figures(limit=MAX_SHOWN))
+    parts = _render_parts(fetch_queue_state(limit=MAX_SHOWN))
     changed = [part for part, known in zip(parts, seen.split("."), strict=True) if part.digest != known]
     if not changed:
         return HttpResponse(status=204)
     return render(request, "runs/workers_live.html", {"changed": changed, "seen": _name(parts)})
 
 
-def _render_parts(found: QueueFigures) -> tuple[Part, ...]:
+def _render_parts(found: QueueState) -> tuple[Part, ...]:
     context = {
         "found": found,
         "alive": sum(worker.state != "silent" for worker in found.workers),

@@ -68,7 +68,7 @@ class PurgeTask:
         return sum(one["runs"] for one in found), sum(one["attempts"] or 0 for one in found)
 
 
-def read_policy(flow: Flow) -> Policy:
+def effective_policy(flow: Flow) -> Policy:
     """What holds for a flow: its own numbers, where 0 is for ever, else those of the installation."""
     keep = _choose(flow.keep_days, settings.TOOLFLOW_KEEP_DAYS)
     outputs = _choose(flow.keep_outputs_days, settings.TOOLFLOW_KEEP_OUTPUTS_DAYS)

@@ -14,7 +14,7 @@ from django.db import connection, transaction
 from django.db.models import Case, F, Value, When
 from django.db.models.functions import Now
 
-from runs.audit_log.events import TrailAction, leave_trail
+from runs.audit_log.events import AuditAction, log_audit_event
 from runs.models import (
     Attempt,
     AttemptRequest,
@@ -142,4 +142,4 @@ def _log_purge(task: PurgeTask, **figures: int) -> None:
     details = {**figures, "ended_before": task.ended_before.isoformat(timespec="seconds")}
     if task.part is Part.OUTPUTS:
         details["only"] = "outputs"
-    leave_trail(action=TrailAction.DATA_DELETED, about=task.flow, details=details)
+    log_audit_event(action=AuditAction.DATA_DELETED, about=task.flow, details=details)

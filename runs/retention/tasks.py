@@ -21,7 +21,7 @@ from django_q.models import Failure, Schedule, Success
 from flows.models import Flow
 from runs.audit_log.actor import TOOLFLOW, acting_as
 from runs.models import ApiToken, BulkAction, DeliveryState, IdempotentRequest, OriginalInput, WebhookDelivery
-from runs.retention.policy import build_tasks, read_policy
+from runs.retention.policy import build_tasks, effective_policy
 from runs.retention.purging import purge
 
 logger = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ def _purge_everything(now: datetime) -> Generator[int, None, None]:
     """Delete all that is due, batch by batch; gives the rows of each. What fails for one flow or kind is logged."""
     for flow in Flow.objects.order_by("name"):
         with _log_errors(f"the runs of the flow “{flow.name}”"):
-            for task in build_tasks(flow, read_policy(flow), now):
+            for task in build_tasks(flow, effective_policy(flow), now):
                 with closing(purge(task)) as batches:
                     done = 0
                     for purged in batches:

@@ -124,7 +124,7 @@ def fetch_indexed(run_ids: Collection[int]) -> set[int]:
     return set(_fetch_ids(f"SELECT rowid FROM runs_searchindex WHERE rowid IN ({numbers})"))  # noqa: S608  # numbers
 
 
-def list_matching(query: SearchQuery, *, limit: int) -> Hits | None:
+def fetch_matching_ids(query: SearchQuery, *, limit: int) -> Hits | None:
     """All runs that match; None if they are more than ``limit``."""
     if connection.vendor == "postgresql":
         sql = "SELECT run_id FROM runs_fetch_by_words(%s::tsquery, %s) AS run_id"
@@ -137,7 +137,7 @@ def list_matching(query: SearchQuery, *, limit: int) -> Hits | None:
     return None if len(ids) > limit else Hits(ids, is_exact)
 
 
-def select_matching(query: SearchQuery, run_ids: Collection[int]) -> set[int]:
+def fetch_matching_among(query: SearchQuery, run_ids: Collection[int]) -> set[int]:
     """Those of ``run_ids`` whose runs match."""
     if not run_ids:
         return set()

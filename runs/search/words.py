@@ -84,7 +84,7 @@ def fold_text(text: str) -> str:
     return "".join(character for character in plain if not unicodedata.combining(character))
 
 
-def read_query(text: str) -> SearchQuery:
+def parse_search(text: str) -> SearchQuery:
     """The search that a user typed. Raises ``ValueError`` with a sentence if there is nothing to search for."""
     text = text.strip()
     if len(text) > MAX_QUERY_LENGTH:

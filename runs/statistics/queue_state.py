@@ -37,7 +37,7 @@ class WorkerFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueFigures:
+class QueueState:
     """The workers, and how many queued runs are ready, wait for a time, or wait for something else."""
 
     workers: tuple[WorkerFigures, ...]
@@ -62,7 +62,7 @@ class QueueFigures:
         return sum(worker.in_flight for worker in self.workers if worker.state != "silent")
 
 
-def read_queue_figures(*, limit: int = MAX_COUNTED) -> QueueFigures:
+def fetch_queue_state(*, limit: int = MAX_COUNTED) -> QueueState:
     """The figures of this moment, in four queries, which read the workers and ``limit`` queued runs of each kind."""
     workers = _fetch_workers()
     queued = Run.objects.filter(status=RunStatus.QUEUED)
@@ -82,7 +82,7 @@ def read_queue_figures(*, limit: int = MAX_COUNTED) -> QueueFigures:
         "later": later["free"] + later["held"] > limit,
         "waiting": later["free"] + later["held"] > limit or waiting > limit,
     }
-    return QueueFigures(
+    return QueueState(
         workers=workers,
         ready=min(ready["count"], limit),
         later=min(later["free"], limit),

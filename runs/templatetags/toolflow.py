@@ -33,7 +33,7 @@ from runs.pages.cut_texts import CutText, cut_text
 from runs.pages.elapsed import format_elapsed
 from runs.pages.issue_links import anchor_attempt
 from runs.pages.run_page import RunPage
-from runs.statistics.queue_state import QueueFigures
+from runs.statistics.queue_state import QueueState
 
 register = template.Library()
 
@@ -143,7 +143,7 @@ def tokens(count: int) -> str:
 
 
 @register.simple_tag
-def backlog(found: QueueFigures, *kinds: str) -> str:
+def backlog(found: QueueState, *kinds: str) -> str:
     """How many runs of these kinds are queued; of a long backlog at least how many."""
     count = figures.format_count(sum(getattr(found, kind) for kind in kinds))
     return f"≥ {count}" if found.more.intersection(kinds) else count

@@ -39,8 +39,8 @@ from flows.engine.history import Attempt, History, Outcome, find_final
 from flows.engine.model_api import find_max_tokens, find_tool, list_messages
 from flows.engine.providers import Provider
 from flows.providers import build_providers
-from runs.audit_log.events import TrailAction
-from runs.models import Run, RunStatus, TrailEntry
+from runs.audit_log.events import AuditAction
+from runs.models import AuditEntry, Run, RunStatus
 from runs.stored_history import load_history, make_run_id
 
 logger = logging.getLogger(__name__)
@@ -277,11 +277,11 @@ def get_request_provider() -> TracerProvider:
 
 def _find_runs(request_id: str) -> Iterator[int]:
     """The numbers of the runs that a request has started, by the audit log."""
-    entries = TrailEntry.objects.order_by("-pk").values_list("request_id", "action", "object_id", "details")
+    entries = AuditEntry.objects.order_by("-pk").values_list("request_id", "action", "object_id", "details")
     for of_request, action, object_id, details in entries[:MAX_SCANNED_ENTRIES]:
-        if of_request == request_id and action == TrailAction.RUN_STARTED:
+        if of_request == request_id and action == AuditAction.RUN_STARTED:
             yield int(object_id)
-        elif of_request == request_id and action == TrailAction.RUNS_STARTED:
+        elif of_request == request_id and action == AuditAction.RUNS_STARTED:
             yield from range(details["first"], details["last"] + 1)
 
 

@@ -10,7 +10,7 @@ from django.db.models import Exists, F, OuterRef, Q
 from django.db.models.functions import Now
 from yarl import URL
 
-from runs.audit_log.events import TrailAction, leave_trail
+from runs.audit_log.events import AuditAction, log_audit_event
 from runs.models import DeliveryState, Run, WebhookDelivery, WebhookEndpoint, WebhookEvent
 from runs.models.run import in_future
 from runs.webhooks.tasks import wake_sender
@@ -62,7 +62,7 @@ def create_test(endpoint: WebhookEndpoint) -> WebhookDelivery:
         delivery = WebhookDelivery.objects.create(
             endpoint=endpoint, flow_id=endpoint.flow_id, event=WebhookEvent.TEST, url=url, host=find_host(url)
         )
-        leave_trail(action=TrailAction.WEBHOOK_TESTED, about=endpoint)
+        log_audit_event(action=AuditAction.WEBHOOK_TESTED, about=endpoint)
         wake_sender()
     # The database sets when it was created.
     delivery.refresh_from_db()
@@ -81,7 +81,7 @@ def send_again(delivery: WebhookDelivery) -> bool:
             ended_at=None,
         ):
             return False
-        leave_trail(action=TrailAction.WEBHOOK_SENT_AGAIN, about=delivery)
+        log_audit_event(action=AuditAction.WEBHOOK_SENT_AGAIN, about=delivery)
         wake_sender()
     return True
 

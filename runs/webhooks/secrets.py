@@ -14,7 +14,7 @@ from django.utils import timezone
 from django.utils.crypto import salted_hmac
 from standardwebhooks import Webhook
 
-from runs.audit_log.events import TrailAction, leave_trail
+from runs.audit_log.events import AuditAction, log_audit_event
 from runs.models import InstallationSecret, SigningSecret, WebhookEndpoint
 from runs.models.webhook import make_secret_seed
 
@@ -71,7 +71,7 @@ def rotate_secret(signer: SigningSecret, *, ends_previous: bool = False) -> None
         signer.save(update_fields=["previous_seed", "secret_seed", "secret_changed_at"])
         about = signer if isinstance(signer, WebhookEndpoint) else None
         label = "" if about else "addresses given with runs"
-        leave_trail(action=TrailAction.WEBHOOK_SECRET_CHANGED, about=about, label=label)
+        log_audit_event(action=AuditAction.WEBHOOK_SECRET_CHANGED, about=about, label=label)
 
 
 def sign(secrets: list[str], *, message_id: str, at: datetime, body: str) -> str:

@@ -53,7 +53,7 @@ def make_user(name: str, *groups: str) -> User:
     return user
 
 
-def make_token(user: User, scope: TokenScope = TokenScope.EDIT, **fields: Any) -> str:
+def create_token(user: User, scope: TokenScope = TokenScope.EDIT, **fields: Any) -> str:
     """What a token of that user is sent as."""
     values = {"name": f"{user.get_username()} {scope}", "scope": scope, "expiry": None, **fields}
     _, token = ApiToken.objects.create(user=user, **values)

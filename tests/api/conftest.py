@@ -7,7 +7,7 @@ from django.apps import apps
 from django.contrib.auth.models import Group
 
 from runs.access_groups import ACCESS_GROUPS, create_groups
-from tests.api.asking import Script, make_token, make_user
+from tests.api.asking import Script, create_token, make_user
 
 
 @pytest.fixture
@@ -20,22 +20,22 @@ def groups(db: None) -> None:
 @pytest.fixture
 def viewer(groups: None) -> Script:
     """The script of a viewer."""
-    return Script(make_token(make_user("viewer", "Viewer")))
+    return Script(create_token(make_user("viewer", "Viewer")))
 
 
 @pytest.fixture
 def operator(groups: None) -> Script:
     """The script of an operator."""
-    return Script(make_token(make_user("operator", "Operator")))
+    return Script(create_token(make_user("operator", "Operator")))
 
 
 @pytest.fixture
 def editor(groups: None) -> Script:
     """The script of an editor."""
-    return Script(make_token(make_user("editor", "Editor")))
+    return Script(create_token(make_user("editor", "Editor")))
 
 
 @pytest.fixture
 def administrator(groups: None) -> Script:
     """The script of an administrator."""
-    return Script(make_token(make_user("administrator", "Administrator")))
+    return Script(create_token(make_user("administrator", "Administrator")))

@@ -22,7 +22,7 @@ from django.urls import URLPattern, get_resolver
 from flows.engine.json_values import dump_json
 from flows.models import FlowVersion
 from runs.models import TokenScope
-from tests.api.asking import V1, make_token, make_user, read_problem
+from tests.api.asking import V1, create_token, make_user, read_problem
 from tests.api.long_work import make_bulk_action, make_delivery, make_view
 from tests.runs.builders import make_run, make_version
 from tests.runs.pages.history_builders import make_page_flow, make_retried_run
@@ -208,7 +208,7 @@ class World:
         for codename in ("add_run", "change_run", "change_flow"):
             self._users[f"only {codename}"] = user = make_user(codename)
             user.user_permissions.add(Permission.objects.get(codename=codename))
-        self._tokens = {f"{scope} token": make_token(editor, scope) for scope in TokenScope}
+        self._tokens = {f"{scope} token": create_token(editor, scope) for scope in TokenScope}
         self._clients = {actor: self._open(actor) for actor in ACTORS}
 
     def _open(self, actor: str) -> Client:
@@ -289,7 +289,7 @@ def test_a_refusal_is_a_problem_that_says_what_is_lacking(world: World) -> None:
 
 
 def test_a_token_allows_no_more_than_its_owner_may(world: World) -> None:
-    world._tokens["edit token"] = make_token(make_user("vera", "Viewer"), TokenScope.EDIT)
+    world._tokens["edit token"] = create_token(make_user("vera", "Viewer"), TokenScope.EDIT)
     answer = world.ask("edit token", "POST", "flows", TABLE["flows"]["POST"])
     assert read_problem(answer)["detail"] == "Your account lacks the permission “flows.add_flow”."
 

@@ -19,7 +19,7 @@ from runs.access_groups import create_groups
 from runs.api.documentation import build_schema
 from runs.models import Run
 from runs.run_options import MAX_METADATA_BYTES
-from tests.api.asking import Script, make_token, make_user, read_problem
+from tests.api.asking import Script, create_token, make_user, read_problem
 from tests.api.event_reading import PATIENCE, serve
 from tests.engine.builders import make_flow
 from tests.runs.builders import make_run, make_version
@@ -40,7 +40,7 @@ class TestInChunks:
         create_groups(apps=apps, using="default")
         run = make_run(make_version(make_flow()))
         headers = {
-            "Authorization": f"Bearer {make_token(make_user('operator', 'Operator'))}",
+            "Authorization": f"Bearer {create_token(make_user('operator', 'Operator'))}",
             "Content-Type": "application/json",
         }
 
@@ -58,7 +58,7 @@ class TestInChunks:
 
     @pytest.mark.django_db
     def test_a_server_that_hands_on_no_chunks_asks_for_the_length(self, operator: Script) -> None:
-        token = make_token(make_user("operator", "Operator"), name="another")
+        token = create_token(make_user("operator", "Operator"), name="another")
         sent = {"Authorization": f"Bearer {token}", "Transfer-Encoding": "chunked"}
         answer: Any = Client().generic("POST", "/api/v1/runs", b"", content_type="application/json", headers=sent)
         assert read_problem(answer)["type"] == "urn:toolflow:problem:length-required"
@@ -146,7 +146,7 @@ def list_operations() -> Iterator[tuple[str, str, list[str]]]:
 def test_every_operation_takes_what_clients_make_of_its_documented_types(
     groups: None, choose: Callable[[list[str]], str]
 ) -> None:
-    script = Script(make_token(make_user("chief", "Editor", "Administrator")))
+    script = Script(create_token(make_user("chief", "Editor", "Administrator")))
     refused = []
     for method, path, types in list_operations():
         answer = script.ask(method, re.sub(r"\{\w+\}", "1", path.lstrip("/")), Accept=choose(types))

@@ -11,7 +11,7 @@ from pytest_django import DjangoAssertNumQueries
 
 from runs.bulk_actions import work
 from runs.models import AuditEntry, BulkAction, Run, RunStatus, WorkState
-from tests.api.asking import Script, make_token, make_user, read_problem
+from tests.api.asking import Script, create_token, make_user, read_problem
 from tests.api.documents import SIGN_IN_QUERIES, read, settle
 from tests.api.long_work import make_bulk_action
 from tests.engine.builders import NOON
@@ -146,7 +146,7 @@ class TestMistakes:
     def test_each_kind_takes_its_own_permission(self, groups: None, kind: str, held: str, lacking: str) -> None:
         user = make_user("ada")
         user.user_permissions.set(Permission.objects.filter(codename__in=["view_run", held]))
-        problem = read_problem(Script(make_token(user)).post("bulk-actions", {"kind": kind, "filters": {}}))
+        problem = read_problem(Script(create_token(user)).post("bulk-actions", {"kind": kind, "filters": {}}))
         assert (problem["status"], lacking in problem["detail"]) == (403, True)
 
 

@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, settings
 from schemathesis.config import SchemathesisConfig
 
 from runs.api.documentation import build_schema
-from tests.api.asking import make_token, make_user
+from tests.api.asking import create_token, make_user
 from tests.api.long_work import make_bulk_action, make_delivery, make_view
 from tests.runs.pages.history_builders import make_retried_run
 from tests.runs.webhooks.deliveries import make_endpoint
@@ -74,7 +74,7 @@ def roles(groups: None, settings: Any) -> Mapping[str, str]:
     settings.TOOLFLOW_API_READS_PER_MINUTE = settings.TOOLFLOW_API_WRITES_PER_MINUTE = 1_000_000
     settings.TOOLFLOW_API_STRANGERS_PER_MINUTE = 1_000_000
     names = ("Viewer", "Operator", "Editor", "Administrator")
-    return {name.lower(): make_token(make_user(name.lower(), name)) for name in names}
+    return {name.lower(): create_token(make_user(name.lower(), name)) for name in names}
 
 
 @pytest.fixture

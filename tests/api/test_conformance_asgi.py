@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.config import SchemathesisConfig
 from schemathesis.specs.openapi.checks import response_schema_conformance
 
-from tests.api.asking import make_token, make_user
+from tests.api.asking import create_token, make_user
 from tests.api.test_conformance import ACCEPTED, DOCUMENT, find_known, point_at_what_there_is
 from tests.serving import serve
 
@@ -34,7 +34,7 @@ SCHEMA = schemathesis.openapi.from_dict(DOCUMENT, config=CONFIG)
 
 
 def test_what_the_document_says_holds_under_an_asgi_server(groups: None) -> None:
-    token = make_token(make_user("olga", "Editor"))
+    token = create_token(make_user("olga", "Editor"))
     known = find_known()
     answered: dict[str, int] = {}
 

@@ -18,7 +18,7 @@ from runs.api import events
 from runs.api.events import RunEvents
 from runs.models import ApiToken, BrowserSession, Run
 from runs.tokens import revoke_token
-from tests.api.asking import Script, make_token, make_user, read_problem
+from tests.api.asking import Script, create_token, make_user, read_problem
 from tests.api.event_reading import PATIENCE, Event, follow, serve
 from tests.browser.run_under_way import RunUnderWay
 from tests.engine.builders import make_issue, make_step, make_usage
@@ -45,7 +45,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> MovedClock:
 @pytest.fixture
 def token(transactional_db: None) -> str:
     create_groups(apps=apps, using="default")
-    return make_token(make_user("viewer", "Viewer"))
+    return create_token(make_user("viewer", "Viewer"))
 
 
 def outline(received: list[Event]) -> list[str]:
@@ -143,7 +143,7 @@ class TestItsEnd:
         self, server: int, token: str, clock: MovedClock, end: Callable[[User], Any]
     ) -> None:
         run = RunUnderWay(make_step(1), make_step(2))
-        other = make_token(make_user("chief", "Administrator"))
+        other = create_token(make_user("chief", "Administrator"))
         with follow(server, run.run.pk, token) as reader, follow(server, run.run.pk, other) as beside:
             for one in (reader, beside):
                 assert outline([one.read_event()]) == ["run running"]
@@ -202,7 +202,7 @@ class TestItsEnd:
 class TestRefusals:
     def test_a_user_who_may_not_read_runs_gets_no_stream(self, server: int, token: str) -> None:
         run = make_run()
-        nobody = make_token(make_user("nobody"))
+        nobody = create_token(make_user("nobody"))
         for sent, number, status in ((None, run.pk, 401), (nobody, run.pk, 403), (token, run.pk + 1, 404)):
             with follow(server, number, sent) as reader:
                 assert (reader.status, reader.headers["Content-Type"]) == (status, "application/problem+json")

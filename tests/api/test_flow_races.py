@@ -13,7 +13,7 @@ from django.http import HttpResponse
 
 from flows.models import Flow, FlowVersion
 from flows.portability import load_flow
-from tests.api.asking import Script, make_token, make_user
+from tests.api.asking import Script, create_token, make_user
 from tests.engine.builders import make_flow, make_step
 
 pytestmark = [pytest.mark.sql, pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("groups")]
@@ -27,7 +27,7 @@ def make_document(retries: int = 3) -> dict[str, Any]:
 
 def ask_at_once(send: Callable[[Script, int], HttpResponse]) -> list[Any]:
     """The answers to several scripts that ask in the same moment, each with its number."""
-    token = make_token(make_user("editor", "Editor"))
+    token = create_token(make_user("editor", "Editor"))
     gate = threading.Barrier(SCRIPTS)
 
     def begin(number: int) -> HttpResponse:

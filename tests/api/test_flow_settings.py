@@ -8,7 +8,7 @@ import pytest
 from django.contrib.admin.models import LogEntry
 
 from flows.models import Flow, FlowVersion
-from runs.models import TrailEntry
+from runs.models import AuditEntry
 from tests.api.asking import Script, read_problem
 from tests.api.documents import list_wrong, read, read_json
 from tests.engine.builders import make_flow
@@ -74,7 +74,7 @@ def test_a_change_makes_no_version_and_editor_history_and_audit_log_know_it(edit
     assert (flow.versions.count(), flow.revision) == (1, before.revision + 1)
     entry = LogEntry.objects.get()
     assert entry.change_message == "Changed through the API: max_runs_in_flight none → 3, keep_days none → 90."
-    audited = TrailEntry.objects.get(action="flow_changed")
+    audited = AuditEntry.objects.get(action="flow_changed")
     details = {"settings": ["max_runs_in_flight", "keep_days"], "keep_days": {"from": None, "to": 90}}
     assert (audited.actor_name, audited.details) == ("editor", details)
 

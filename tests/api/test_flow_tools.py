@@ -17,7 +17,7 @@ from flows.engine.spec import AuditSpec, FailAt, FlowSpec
 from flows.models import Flow, FlowVersion
 from flows.portability import load_flow
 from runs.models import Attempt, Run
-from tests.api.asking import Script, make_token, make_user, read_problem
+from tests.api.asking import Script, create_token, make_user, read_problem
 from tests.api.documents import list_wrong, read_json
 from tests.engine.builders import make_attempt, make_flow, make_issue, make_step
 from tests.runs.executing import run_flow
@@ -156,7 +156,7 @@ class TestPreview:
     def test_whoever_may_see_no_runs_types_values(self, groups: None) -> None:
         user = User.objects.create_user("vera")
         user.user_permissions.add(*Permission.objects.filter(codename__in=["view_flow", "change_flow"]))
-        script, run = Script(make_token(user)), make_stored_run(make_attempt(1))
+        script, run = Script(create_token(user)), make_stored_run(make_attempt(1))
         assert read_problem(script.post("flows/preview", make_trial(run=run.pk)))["status"] == 403
         assert read_json(script.post("flows/preview", make_trial()))["request"]
 
@@ -225,6 +225,6 @@ class TestLimit:
         read_json(editor.post("flows/try-audits", {**trial, "output": {"text": "x"}}))
         answer = editor.post("flows/preview", trial)
         assert (read_problem(answer)["status"], 1 <= int(answer["Retry-After"]) <= 60) == (429, True)
-        colleague = Script(make_token(make_user("bob", "Editor")))
+        colleague = Script(create_token(make_user("bob", "Editor")))
         read_json(colleague.post("flows/preview", trial))
         read_json(editor.post("flows/validate", trial["document"]))

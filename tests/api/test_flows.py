@@ -12,8 +12,8 @@ from flows.examples import load_documents, load_examples
 from flows.flow_file import render_flow
 from flows.models import Flow, FlowVersion
 from flows.portability import load_flow
-from runs.models import TrailEntry
-from tests.api.asking import Script, make_token, make_user, read_problem
+from runs.models import AuditEntry
+from tests.api.asking import Script, create_token, make_user, read_problem
 from tests.api.documents import list_wrong, read, read_json
 from tests.engine.builders import make_flow, make_step
 from tests.flows.versioned import store_three_versions
@@ -199,7 +199,7 @@ class TestChange:
     def test_a_user_who_may_add_no_flows_creates_none(self, groups: None) -> None:
         user = make_user("vera")
         user.user_permissions.set(Permission.objects.filter(codename__in=["view_flow", "change_flow"]))
-        assert read_problem(Script(make_token(user)).put(TEA, make_document()))["status"] == 403
+        assert read_problem(Script(create_token(user)).put(TEA, make_document()))["status"] == 403
         assert not Flow.objects.exists()
 
     def test_the_name_in_the_document_is_that_in_the_address(self, editor: Script) -> None:
@@ -234,7 +234,7 @@ class TestDelete:
         assert (answer.status_code, answer.content) == (204, b"")
         assert not Flow.objects.exists() and not FlowVersion.objects.exists()
         assert list_messages() == ["Deleted through the API, with all its versions."]
-        (entry,) = TrailEntry.objects.filter(action__in=["flow_deleted", "version_deleted"])
+        (entry,) = AuditEntry.objects.filter(action__in=["flow_deleted", "version_deleted"])
         assert (entry.action, entry.actor_name) == ("flow_deleted", "editor")
 
     def test_a_version_that_is_not_used_goes(self, editor: Script) -> None:
@@ -242,7 +242,7 @@ class TestDelete:
         assert editor.ask("DELETE", "flows/example/versions/2").status_code == 204
         assert [one.number for one in FlowVersion.objects.order_by("number")] == [1, 3]
         assert list_messages() == ["Deleted through the API."]
-        assert TrailEntry.objects.get(action="version_deleted").details == {"version": 2}
+        assert AuditEntry.objects.get(action="version_deleted").details == {"version": 2}
 
     @pytest.mark.parametrize(
         ("path", "status", "kind"),
@@ -264,7 +264,7 @@ class TestDelete:
         store("tea")
         user = make_user("ada")
         user.user_permissions.set(Permission.objects.filter(codename="delete_flow"))
-        assert read_problem(Script(make_token(user)).ask("DELETE", TEA))["status"] == 403
+        assert read_problem(Script(create_token(user)).ask("DELETE", TEA))["status"] == 403
 
 
 @pytest.mark.parametrize("name", ["validate", "preview", "try-audits"])

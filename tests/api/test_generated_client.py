@@ -16,7 +16,7 @@ from flows.engine.spec import AuditSpec
 from flows.models import Flow
 from runs.api.documentation import build_schema, write_yaml
 from runs.models import Run, RunStatus
-from tests.api.asking import make_token, make_user
+from tests.api.asking import create_token, make_user
 from tests.api.long_work import make_delivery
 from tests.availability import explain_absence, find_npm, is_required
 from tests.engine.builders import NOON, make_flow, make_step
@@ -84,7 +84,7 @@ def test_it_runs_a_flow_reads_why_an_attempt_failed_and_does_what_else_the_pages
     script(model_server, tool_1=[{"text": "Tea."}, {"text": "Tea is a warm drink."}])
     version = make_version(make_flow(make_step(audits=[LONG_ENOUGH])))
     make_delivery(make_run(version, status="failed", ended_at=NOON), state="failed", next_try_at=None)
-    token = make_token(make_user("editor", "Editor"))
+    token = create_token(make_user("editor", "Editor"))
 
     with subprocess.Popen(
         [NODE, "automate.ts", live_server.url, token],

@@ -28,7 +28,7 @@ from runs.documents.base import DEFAULT_LIMIT, MAX_LIMIT
 from runs.models import Run, RunStatus, TokenScope
 from runs.submission import submit_run
 from runs.tokens import DEFAULT_LIFETIME
-from tests.api.asking import make_token, make_user
+from tests.api.asking import create_token, make_user
 from tests.runs.executing import drain
 from tests.test_docs import ROOT, find_blocks, read_page, read_table
 from tests.waiting import wait_until
@@ -42,7 +42,7 @@ PATIENCE = 120.0
 def surroundings(live_server: LiveServer, groups: None) -> dict[str, str]:
     """What a script finds in its environment, on an installation with the example flows."""
     load_examples()
-    token = make_token(make_user("ada", "Editor"))
+    token = create_token(make_user("ada", "Editor"))
     return {"PATH": os.environ["PATH"], "TOOLFLOW_URL": live_server.url, "TOOLFLOW_TOKEN": token}
 
 
@@ -117,7 +117,7 @@ def test_the_guide_has_all_commands_of_toolflow() -> None:
 def test_an_administrator_reads_the_trail_as_the_guide_says(surroundings: dict[str, str], tmp_path: Path) -> None:
     (command,) = (code for info, code in find_blocks(GUIDE, "sh") if info == "as an administrator")
     submit_run(flow=Flow.objects.get(name="colour-theme"), input=load_sample_input("colour-theme"))
-    environment = {**surroundings, "TOOLFLOW_TOKEN": make_token(make_user("olga", "Administrator"))}
+    environment = {**surroundings, "TOOLFLOW_TOKEN": create_token(make_user("olga", "Administrator"))}
     (entry,) = json.loads(run_script(["bash", "-c", command], environment, tmp_path))["items"]
     assert (entry["action"], entry["details"]["flow"]) == ("run_started", "colour-theme")
 

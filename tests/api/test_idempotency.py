@@ -18,7 +18,7 @@ from django_q.models import OrmQ
 from flows.models import FlowVersion
 from runs.api import idempotency, runs
 from runs.models import IdempotentRequest, Run, RunFacet
-from tests.api.asking import Script, make_token, make_user, read_problem
+from tests.api.asking import Script, create_token, make_user, read_problem
 from tests.engine.builders import NOON, closed, make_flow
 from tests.runs.builders import make_run, make_version
 
@@ -75,7 +75,7 @@ class TestSentAgain:
 
     def test_a_key_is_the_user_s_whichever_token_is_sent(self, operator: Script, editor: Script) -> None:
         first = operator.post("runs", ORDER, Idempotency_Key="k")
-        other = Script(make_token(make_user("operator", "Operator"), name="another"))
+        other = Script(create_token(make_user("operator", "Operator"), name="another"))
         assert other.post("runs", ORDER, Idempotency_Key="k").content == first.content
         assert editor.post("runs", ORDER, Idempotency_Key="k").content != first.content
 
@@ -166,7 +166,7 @@ class TestAtTheSameTime:
 
     @pytest.fixture
     def token(self, groups: None) -> str:
-        return make_token(make_user("operator", "Operator"))
+        return create_token(make_user("operator", "Operator"))
 
     @staticmethod
     def do_at_once(things: list[Callable[[], HttpResponse]]) -> list[HttpResponse]:

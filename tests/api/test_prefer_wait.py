@@ -13,7 +13,7 @@ from django.contrib.auth.models import Permission, User
 from flows.models import FlowVersion
 from runs.api import waiting
 from runs.models import Run
-from tests.api.asking import Script, make_token
+from tests.api.asking import Script, create_token
 from tests.api.documents import read
 from tests.engine.builders import NOON, make_flow
 from tests.engine.model_server import ModelServer
@@ -113,7 +113,7 @@ class TestWaiting:
     def test_a_user_who_may_not_read_runs_gets_no_history(self, groups: None, clock: Clock) -> None:
         user = User.objects.create_user("sender")
         user.user_permissions.set(Permission.objects.filter(codename="add_run"))
-        answer = Script(make_token(user)).post("runs", ORDER, Prefer="wait=30")
+        answer = Script(create_token(user)).post("runs", ORDER, Prefer="wait=30")
         assert (answer.status_code, "Preference-Applied" in answer, clock.now) == (202, False, 0)
 
 

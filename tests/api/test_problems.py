@@ -17,7 +17,7 @@ from flows.models import Flow
 from runs.api import base
 from runs.api.problems import KINDS
 from runs.api.schemas.problems import STATUSES
-from tests.api.asking import Script, make_token, make_user, read_problem
+from tests.api.asking import Script, create_token, make_user, read_problem
 from tests.engine.builders import NOON, make_flow
 from tests.runs.builders import make_run
 from toolflow_site import request_handler
@@ -81,7 +81,7 @@ def ask_edge(monkeypatch: pytest.MonkeyPatch, *, length: int, seconds: int = 60)
 PROBLEMS: dict[int, tuple[str, Provoke]] = {
     400: ("invalid-query", lambda script, *_: script.get("workers?colour=red")),
     401: ("not-authenticated", lambda *_: Script().get("runs")),
-    403: ("forbidden", lambda *_: Script(make_token(make_user("nobody"))).get("runs")),
+    403: ("forbidden", lambda *_: Script(create_token(make_user("nobody"))).get("runs")),
     404: ("not-found", lambda script, *_: script.get("runs/4711")),
     405: ("method-not-allowed", lambda script, *_: script.ask("DELETE", "runs")),
     406: ("not-acceptable", lambda script, *_: script.get("runs", Accept="image/png")),
@@ -112,7 +112,7 @@ def test_every_status_is_provoked() -> None:
 @pytest.mark.parametrize("status", sorted(PROBLEMS))
 def test_each_is_a_problem_document(groups: None, monkeypatch: pytest.MonkeyPatch, settings: Any, status: int) -> None:
     kind, provoke = PROBLEMS[status]
-    script = Script(make_token(make_user("chief", "Editor", "Administrator")))
+    script = Script(create_token(make_user("chief", "Editor", "Administrator")))
     answer = provoke(script, monkeypatch, settings)
     problem = read_problem(answer)
     assert (problem["status"], problem["type"]) == (status, f"urn:toolflow:problem:{kind}")
@@ -200,7 +200,7 @@ class TestAround:
         def fail(*args: Any) -> None:
             raise RuntimeError("bug")
 
-        monkeypatch.setattr(base, "leave_out_known", fail)
+        monkeypatch.setattr(base, "not_modified", fail)
         assert read_problem(viewer.get("me"))["status"] == 500
 
     def test_a_host_that_is_not_ours(self, settings: Any) -> None:
@@ -245,7 +245,7 @@ class TestAddressesOfTools:
             for method in ("GET", "PUT", "DELETE", "OPTIONS"):
                 assert script.ask(method, f"flows/{name}").status_code == 401
         settings.TOOLFLOW_API_READS_PER_MINUTE = 0
-        assert Script(make_token(make_user("viewer", "Viewer"))).get(f"flows/{name}").status_code == 429
+        assert Script(create_token(make_user("viewer", "Viewer"))).get(f"flows/{name}").status_code == 429
         assert away.asked == 0
 
     def test_the_methods_are_those_of_what_is_there(self, editor: Script, name: str) -> None:

@@ -16,7 +16,7 @@ from flows.models import Flow, FlowVersion
 from runs.api.documentation import build_schema
 from runs.bulk_actions.work import work_on
 from runs.models import ApiToken, Run, WebhookTry
-from tests.api.asking import Script, make_token, make_user
+from tests.api.asking import Script, create_token, make_user
 from tests.api.long_work import make_bulk_action, make_delivery, make_view
 from tests.api.test_access_matrix import TABLE, Ask, World
 from tests.engine.builders import make_attempt, make_issue, make_step
@@ -40,7 +40,7 @@ class Measured:
     def __init__(self) -> None:
         self._world = World()
         owner = make_user("administrator", "Administrator", "Editor")
-        self._script = Script(make_token(owner))
+        self._script = Script(create_token(owner))
         # Nothing is written of the use of a token that was used just now.
         ApiToken.objects.update(last_used_at=timezone.now() + timedelta(days=1))
         flow = Flow.objects.get(name="colour-theme")

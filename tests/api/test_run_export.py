@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runs.models import RunStatus, TrailEntry
+from runs.models import AuditEntry, RunStatus
 from tests.api.asking import Script, read_problem
 from tests.runs.builders import make_run, make_version
 from tests.runs.pages.history_builders import make_retried_run
@@ -56,7 +56,7 @@ def test_filters_choose_the_runs_and_attempts_come_if_asked_for(viewer: Script) 
 def test_an_export_is_logged_with_its_token(viewer: Script) -> None:
     make_run()
     download(viewer, "?status=queued")
-    entry = TrailEntry.objects.get(action="exported")
+    entry = AuditEntry.objects.get(action="exported")
     assert (entry.actor_name, entry.token_name) == ("viewer", "viewer edit")
     assert entry.details["query"] == "status=queued"
 
@@ -75,10 +75,10 @@ def test_a_bad_parameter_gets_a_problem_and_no_file(viewer: Script, query: str, 
     for accept in ("*/*", "text/csv"):
         answer = viewer.get(f"runs/export?{query}", Accept=accept)
         assert [error["parameter"] for error in read_problem(answer)["errors"]] == [name]
-    assert not TrailEntry.objects.filter(action="exported").exists()
+    assert not AuditEntry.objects.filter(action="exported").exists()
 
 
 def test_head_exports_nothing(viewer: Script) -> None:
     answer = viewer.ask("HEAD", "runs/export?format=csv")
     assert (answer.status_code, answer["Content-Type"]) == (200, "text/csv; charset=utf-8")
-    assert not TrailEntry.objects.filter(action="exported").exists()
+    assert not AuditEntry.objects.filter(action="exported").exists()

@@ -77,7 +77,7 @@ class TestPages:
     def test_looking_that_stops_early_goes_on_at_the_next_address(
         self, viewer: Script, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(paging, "FIRST_LOOK", 2)
+        monkeypatch.setattr(paging, "FIRST_SCAN_SIZE", 2)
         monkeypatch.setattr("runs.filters.WINDOW", 4)
         version = make_version(make_page_flow())
         label, code = (FacetKind.LABEL, "a"), (FacetKind.CODE, "c")

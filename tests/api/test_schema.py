@@ -22,7 +22,7 @@ from runs.api.problems import MEDIA_TYPE
 from runs.api.urls import urlpatterns
 from runs.models.webhook import RUN_EVENTS
 from runs.webhooks.messages import build_body, build_headers
-from tests.api.asking import Script, make_token, make_user, read_problem
+from tests.api.asking import Script, create_token, make_user, read_problem
 from tests.runs.webhooks.deliveries import make_delivery
 
 pytestmark = pytest.mark.django_db
@@ -34,7 +34,7 @@ PAGE = "/api/v1/docs"
 @pytest.fixture
 def somebody(groups: None) -> Script:
     """The script of a user who may do nothing."""
-    return Script(make_token(make_user("nobody")))
+    return Script(create_token(make_user("nobody")))
 
 
 def list_operations() -> Iterator[tuple[str, str, dict[str, Any]]]:

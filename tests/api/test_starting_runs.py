@@ -10,7 +10,7 @@ from django.db import connection
 from django_q.models import OrmQ
 
 from flows.models import FlowVersion
-from runs.models import FacetKind, Priority, Run, RunFacet, RunStatus, TrailEntry
+from runs.models import AuditEntry, FacetKind, Priority, Run, RunFacet, RunStatus
 from tests.api.asking import Script, read_problem
 from tests.api.documents import read
 from tests.engine.builders import NOON, closed, make_flow
@@ -309,7 +309,7 @@ class TestChanging:
         # What changes nothing is not recorded.
         send(operator, f"runs/{run['id']}", {"metadata": {"y": 2}}, 200, "PATCH")
         assert Run.objects.get().revision == before + 2
-        details = TrailEntry.objects.filter(action="run_changed").order_by("pk").values_list("details", flat=True)
+        details = AuditEntry.objects.filter(action="run_changed").order_by("pk").values_list("details", flat=True)
         assert list(details) == [{"changed": ["labels"]}, {"changed": ["labels", "metadata"]}]
 
     def test_the_label_of_a_bulk_action_stays(self, operator: Script) -> None:
@@ -345,7 +345,7 @@ class TestCancelling:
         document = json.loads(first.content)
         assert (document["status"], document["end_reason"]) == ("cancelled", "cancelled")
         assert document == read(operator, f"runs/{run.pk}?attempts=none")
-        assert TrailEntry.objects.filter(action="run_cancelled").count() == 1
+        assert AuditEntry.objects.filter(action="run_cancelled").count() == 1
 
     def test_a_running_run_is_flagged_however_often_that_is_asked(self, operator: Script) -> None:
         run = claim_run(make_run(is_simulated=True))

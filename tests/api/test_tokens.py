@@ -15,7 +15,7 @@ from django.utils import timezone
 from runs.api import access
 from runs.models import ApiToken, TokenScope
 from runs.observability.log_events import Outage
-from tests.api.asking import Script, make_token, make_user, read_problem
+from tests.api.asking import Script, create_token, make_user, read_problem
 
 pytestmark = pytest.mark.django_db
 
@@ -32,7 +32,7 @@ def owner(groups: None) -> User:
 
 class TestTokens:
     def test_only_a_hash_is_stored_and_the_use_is_recorded(self, owner: User) -> None:
-        token = make_token(owner)
+        token = create_token(owner)
         assert token.startswith("tf_") and token not in str(ApiToken.objects.values().get())
         assert Script(token).get("nowhere").status_code == 404
         assert Script().get("nowhere", Authorization=f"bEARER {token}").status_code == 404
@@ -40,13 +40,13 @@ class TestTokens:
 
     @pytest.mark.parametrize("sent", ["tf_" + "0" * 64, "nonsense", "tf_é", "x" * 5000])
     def test_one_that_is_not_known_lets_nobody_in(self, owner: User, sent: str) -> None:
-        make_token(owner)
+        create_token(owner)
         assert "not known" in read_problem(Script(sent).get("nowhere"))["detail"]
 
     def test_one_that_expired_was_revoked_or_is_of_a_closed_account_says_so_and_stays_listed(self, owner: User) -> None:
-        expired = make_token(owner, name="old", expiry=timedelta(seconds=-1))
-        revoked = make_token(owner, name="leaked", revoked_at=timezone.now())
-        closed = make_token(User.objects.create_user("gone", is_active=False), name="theirs")
+        expired = create_token(owner, name="old", expiry=timedelta(seconds=-1))
+        revoked = create_token(owner, name="leaked", revoked_at=timezone.now())
+        closed = create_token(User.objects.create_user("gone", is_active=False), name="theirs")
         problems = [read_problem(Script(token).get("nowhere")) for token in (expired, revoked, closed)]
         assert [problem["status"] for problem in problems] == [401] * 3
         for word, problem in zip(("expired", "revoked", "closed"), problems, strict=True):
@@ -55,7 +55,7 @@ class TestTokens:
 
     @pytest.mark.parametrize("sent", [None, "Token {}", "Bearer", "Bearer {} {}", "bearer  ", "Basic YWRhOnNlY3JldA=="])
     def test_what_is_no_token_gets_a_sentence_that_says_how_to_send_one(self, owner: User, sent: str | None) -> None:
-        token = make_token(owner)
+        token = create_token(owner)
         answer = Script().get("nowhere", **({"Authorization": sent.format(token, token)} if sent else {}))
         assert answer["WWW-Authenticate"] == "Bearer"
         assert "Authorization: Bearer tf_…" in read_problem(answer)["detail"]
@@ -64,11 +64,11 @@ class TestTokens:
     def test_the_use_is_stored_once_a_minute(self, owner: User, seconds: int, is_stored: bool) -> None:
         """Each is a write: many requests must not wait for many of them."""
         used_at = timezone.now() - timedelta(seconds=seconds)
-        Script(make_token(owner, last_used_at=used_at)).get("nowhere")
+        Script(create_token(owner, last_used_at=used_at)).get("nowhere")
         assert (ApiToken.objects.get().last_used_at != used_at) == is_stored
 
     def test_a_new_password_leaves_tokens_and_a_closed_account_closes_them(self, owner: User) -> None:
-        script = Script(make_token(owner))
+        script = Script(create_token(owner))
         owner.set_password("another")
         owner.save()
         assert script.get("nowhere").status_code == 404
@@ -77,7 +77,7 @@ class TestTokens:
             assert script.get("nowhere").status_code == status
 
     def test_a_caller_can_read_who_it_is(self, owner: User, client: Client) -> None:
-        answer: Any = Script(make_token(owner, TokenScope.RUN, name="nightly")).get("me")
+        answer: Any = Script(create_token(owner, TokenScope.RUN, name="nightly")).get("me")
         document = answer.json()
         permissions = document.pop("permissions")
         assert document == {"username": "ada", "token": {"name": "nightly", "scope": "run", "expires_at": None}}
@@ -134,7 +134,7 @@ class TestQuotas:
         assert operator.get("nowhere")["RateLimit"] == '"reads";r=2;t=60'
 
     def test_each_token_is_counted_apart_and_sessions_by_user(self, owner: User) -> None:
-        one, other = (Script(make_token(owner, TokenScope.READ, name=name)) for name in ("one", "other"))
+        one, other = (Script(create_token(owner, TokenScope.READ, name=name)) for name in ("one", "other"))
         assert [one.get("nowhere").status_code for _ in range(4)] == [404, 404, 404, 429]
         assert other.get("nowhere").status_code == 404
         browsers = [Client(), Client()]

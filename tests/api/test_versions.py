@@ -11,7 +11,7 @@ from django.test import Client
 
 from flows.flow_file import parse_flow
 from flows.models import Flow, FlowVersion
-from runs.models import TrailEntry
+from runs.models import AuditEntry
 from tests.api.asking import Script, read_problem
 from tests.api.documents import list_wrong, read, read_json
 from tests.flows.versioned import store_three_versions, store_version
@@ -74,7 +74,7 @@ class TestRead:
         assert parse_flow(answer.content).digest == flow.versions.get(number=2).digest
         # The audit log has both; reading a version as JSON is no export.
         read(viewer, f"{VERSIONS}/2")
-        entries = TrailEntry.objects.filter(action="flow_exported").order_by("pk")
+        entries = AuditEntry.objects.filter(action="flow_exported").order_by("pk")
         assert [(entry.actor_name, entry.details["version"]) for entry in entries] == [("viewer", 2), ("ada", 2)]
 
     def test_a_format_that_there_is_not_is_refused(self, viewer: Script) -> None:

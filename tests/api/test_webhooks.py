@@ -13,9 +13,9 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from runs.api.documentation import build_schema
-from runs.models import Run, TokenScope, TrailEntry, WebhookDelivery, WebhookEndpoint, WebhookTry
+from runs.models import AuditEntry, Run, TokenScope, WebhookDelivery, WebhookEndpoint, WebhookTry
 from runs.webhooks.secrets import derive_secret
-from tests.api.asking import Script, make_token, make_user, read_problem
+from tests.api.asking import Script, create_token, make_user, read_problem
 from tests.api.documents import SIGN_IN_QUERIES, read, settle
 from tests.api.long_work import ADDRESS, make_delivery
 from tests.engine.builders import make_flow
@@ -81,7 +81,7 @@ class TestEndpoints:
         assert editor.ask("DELETE", f"webhook-endpoints/{endpoint.pk}").status_code == 204
         delivery.refresh_from_db()
         assert delivery.endpoint is None
-        entries = TrailEntry.objects.filter(object_kind="webhookendpoint").order_by("pk")
+        entries = AuditEntry.objects.filter(object_kind="webhookendpoint").order_by("pk")
         actions = [f"webhook_endpoint_{what}" for what in ("added", "changed", "deleted")]
         assert list(entries.values_list("action", flat=True)) == actions
         assert ADDRESS not in str(list(entries.values()))
@@ -110,7 +110,7 @@ class TestEndpoints:
         editor = make_user("ada", "Editor")
         scopes = {TokenScope.READ: SHOWN, TokenScope.RUN: ADDRESS, TokenScope.EDIT: ADDRESS}
         for scope, address in scopes.items():
-            (item,) = read(Script(make_token(editor, scope)), "webhook-endpoints")["items"]
+            (item,) = read(Script(create_token(editor, scope)), "webhook-endpoints")["items"]
             assert item["webhook_url"] == address
 
 
@@ -181,7 +181,7 @@ class TestDeliveries:
         answer = operator.post(path)
         assert (answer.status_code, answer["Retry-After"]) == (202, "1")
         assert json.loads(answer.content)["status"] == "waiting"
-        assert TrailEntry.objects.get(action="webhook_sent_again").object_id == str(delivery.pk)
+        assert AuditEntry.objects.get(action="webhook_sent_again").object_id == str(delivery.pk)
         WebhookDelivery.objects.update(sending_until=timezone.now() + timedelta(seconds=30))
         assert read_problem(operator.post(path))["type"].endswith(":being-sent")
 
@@ -189,7 +189,7 @@ class TestDeliveries:
         user = make_user("ada")
         user.user_permissions.add(Permission.objects.get(codename="change_run"))
         delivery = make_delivery(make_ended_run())
-        assert Script(make_token(user)).post(f"webhook-deliveries/{delivery.pk}/send-again").status_code == 403
+        assert Script(create_token(user)).post(f"webhook-deliveries/{delivery.pk}/send-again").status_code == 403
 
 
 def start(script: Script, address: str) -> list[str]:
@@ -220,7 +220,7 @@ class TestAddressesOfRuns:
     ) -> None:
         run = make_ended_run(webhook_url=ADDRESS)
         make_delivery(run)
-        script = Script(make_token(make_user("ada", group), scope))
+        script = Script(create_token(make_user("ada", group), scope))
         shown = [read(script, path) for path in (f"runs/{run.pk}", f"runs/{run.pk}?attempts=none")]
         shown += [read(script, path)["items"][0] for path in ("runs", "webhook-deliveries")]
         assert {one["webhook_url"] for one in shown} == {address}

@@ -17,7 +17,7 @@ from flows.examples import load_examples
 from flows.models import Flow
 from flows.portability import load_flow
 from runs.models import BulkAction, RunStatus, SavedView
-from tests.api.asking import make_token
+from tests.api.asking import create_token
 from tests.browser.conftest import Complaints
 from tests.browser.run_under_way import RunUnderWay
 from tests.browser.widths import list_sticking_out, open_all_folds, resize
@@ -210,7 +210,7 @@ def show_starting_a_run(page: Page) -> Iterator[None]:
 
 
 def show_an_account(page: Page) -> Iterator[None]:
-    make_token(User.objects.get(), name=LONG)
+    create_token(User.objects.get(), name=LONG)
     page.goto("/tokens/")
     for name, shown in (("nightly import", "#new-token"), (LONG, "#token-name-problem")):
         page.get_by_label("Name").fill(name)

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from runs.access_groups import create_groups
 from runs.client import bulk, runs, server
 from runs.client.__main__ import main
-from tests.api.asking import make_token, make_user
+from tests.api.asking import create_token, make_user
 
 Reply = httpx2.Response | BaseException
 NO_RUNS: dict[str, Any] = {"items": [], "next": None}
@@ -123,7 +123,7 @@ def sign_in(terminal: Terminal, db: None, monkeypatch: pytest.MonkeyPatch) -> Ca
     monkeypatch.setattr(terminal, "reply", ask_site)
 
     def sign_in(group: str) -> Terminal:
-        monkeypatch.setenv("TOOLFLOW_TOKEN", make_token(make_user(group.lower(), group)))
+        monkeypatch.setenv("TOOLFLOW_TOKEN", create_token(make_user(group.lower(), group)))
         return terminal
 
     return sign_in

@@ -11,7 +11,7 @@ from django_q.signing import SignedPackage
 from flows.engine.spec import FlowSpec
 from runs.bulk_actions import work
 from runs.bulk_actions.requests import fetch_matching, request_bulk_action
-from runs.filters import RunFilters, find_newest_run
+from runs.filters import RunFilters, fetch_newest_run_number
 from runs.models import BulkAction, BulkKind, FacetKind, Run, RunFacet, RunStatus
 from tests.engine.builders import NOON, make_flow
 from tests.runs.builders import make_run
@@ -46,7 +46,7 @@ def request(
         return request_bulk_action(token=uuid4(), kind=kind, run_ids=[run.pk for run in runs], **options)
     filters = RunFilters(query)
     assert not filters.problems
-    run_ids = fetch_matching(kind, filters, newest=find_newest_run() if newest is None else newest, most=most)
+    run_ids = fetch_matching(kind, filters, newest=fetch_newest_run_number() if newest is None else newest, most=most)
     return request_bulk_action(token=uuid4(), kind=kind, run_ids=run_ids, filters=filters, most=most, **options)
 
 

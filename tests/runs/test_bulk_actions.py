@@ -159,7 +159,7 @@ class TestRunningAgain:
         assert run_again(query="status=failed", most=4).run_count == 2
 
     def test_filters_that_rarely_match_are_followed_to_the_end(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(paging, "FIRST_LOOK", 2)
+        monkeypatch.setattr(paging, "FIRST_SCAN_SIZE", 2)
         monkeypatch.setattr(paging, "WINDOW", 3)
         monkeypatch.setattr(requests, "_BATCH_SIZE", 2)
         version = make_version()

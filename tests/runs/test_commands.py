@@ -21,7 +21,7 @@ from runs.management.commands.serve import refuse_taken_port
 from runs.management.commands.up import create_first_admin
 from runs.models import ApiToken, Priority, Run
 from runs.models.run import in_future
-from runs.tokens import TokenRefusedError, make_token
+from runs.tokens import TokenRefusedError, create_token
 from tests.api.asking import Script, read_problem
 from tests.engine.builders import make_flow
 from tests.runs.builders import make_run, make_version, make_worker
@@ -106,7 +106,7 @@ def ada(db: None) -> User:
     return User.objects.create_user("ada")
 
 
-def create_token(user: str = "ada", **options: str) -> tuple[str, str]:
+def run_create_token(user: str = "ada", **options: str) -> tuple[str, str]:
     """What the command writes to stdout and to stderr."""
     out, err = StringIO(), StringIO()
     given = {"name": "CI", "scope": "read", **options}
@@ -115,7 +115,7 @@ def create_token(user: str = "ada", **options: str) -> tuple[str, str]:
 
 
 def test_only_the_token_is_on_stdout_and_it_is_accepted(ada: User) -> None:
-    out, err = create_token(scope="run")
+    out, err = run_create_token(scope="run")
     token = out.removesuffix("\n")
     assert token.split() == [token]
     assert read_problem(Script(token).get("nowhere"))["status"] == 404
@@ -127,7 +127,7 @@ def test_it_lasts_for_the_given_days_or_the_longest_time_allowed(
     ada: User, settings: Any, options: dict[str, str], most: int | None, days: int
 ) -> None:
     settings.TOOLFLOW_TOKEN_MAX_DAYS = most
-    create_token(**options)
+    run_create_token(**options)
     expiry = ApiToken.objects.get().expiry
     assert expiry is not None and abs(expiry - timezone.now() - timedelta(days=days)) < timedelta(minutes=5)
 
@@ -148,9 +148,9 @@ def test_what_is_refused_creates_no_token(
 ) -> None:
     settings.TOOLFLOW_TOKEN_MAX_DAYS = most
     User.objects.create_user("gone", is_active=False)
-    make_token(user=ada, name="taken", scope="read", lifetime=timedelta(days=1))
+    create_token(user=ada, name="taken", scope="read", lifetime=timedelta(days=1))
     with pytest.raises(CommandError) as refusal:
-        create_token(user, **options)
+        run_create_token(user, **options)
     assert refusal.value.returncode == 1
     assert ApiToken.objects.count() == 1
 
@@ -162,7 +162,7 @@ def test_a_form_that_is_sent_several_times_at_once_creates_one_token() -> None:
 
     def create(_: int) -> str:
         try:
-            return make_token(user=ada, name="CI", scope="read", lifetime=None)[1]
+            return create_token(user=ada, name="CI", scope="read", lifetime=None)[1]
         except TokenRefusedError as refusal:
             return refusal.field
         finally:

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from runs import paging
 from runs.facets import add_facets, list_facets
-from runs.filters import RunFilters, find_runs
+from runs.filters import RunFilters, fetch_matching_runs
 from runs.models import FacetKind, Run, RunStatus
 from runs.rollup import count_ended_runs
 from runs.search import index_runs
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.sql]
 def find(query: str) -> tuple[int, ...]:
     filters = RunFilters(query)
     assert filters.problems == []
-    return find_runs(filters).ids
+    return fetch_matching_runs(filters).ids
 
 
 class TestReading:
@@ -155,7 +155,7 @@ class TestFinding:
             filters = RunFilters("&".join(queries))
             assert filters.problems == []
             wanted = tuple(run.pk for run in runs if all(MEANINGS[query](run) for query in queries))
-            found = find_runs(filters, limit=500)
+            found = fetch_matching_runs(filters, limit=500)
             assert (found.ids, found.searched_to) == (wanted, None), queries
             found_any += bool(wanted)
         assert found_any > len(asked) / 2
@@ -166,13 +166,13 @@ class TestFinding:
         # Created within the same moment: their numbers decide.
         Run.objects.filter(pk__in=list(Run.objects.values_list("pk", flat=True))[::7]).update(created_at=timezone.now())
         filters = RunFilters(query)
-        every = find_runs(filters, limit=1_000).ids
+        every = fetch_matching_runs(filters, limit=1_000).ids
         assert len(every) > 10
         down: list[int] = []
-        while found := find_runs(filters, before=down[-1] if down else None, limit=7).ids:
+        while found := fetch_matching_runs(filters, before=down[-1] if down else None, limit=7).ids:
             down += found
         up: list[int] = []
-        while found := find_runs(filters, after=up[0] if up else 0, limit=7).ids:
+        while found := fetch_matching_runs(filters, after=up[0] if up else 0, limit=7).ids:
             up = [*found, *up]
         assert tuple(down) == tuple(up) == every
 
@@ -181,8 +181,8 @@ class TestFinding:
         midnight = datetime(2026, 11, 21, tzinfo=UTC)
         runs = [make_listed_run(version, created_at=midnight + timedelta(minutes=n)).pk for n in (3, -2, 1, -1, 2, -3)]
         assert find("from=2026-11-21") == (runs[0], runs[4], runs[2])
-        assert find_runs(RunFilters(), before=runs[4], limit=3).ids == (runs[2], runs[3], runs[1])
-        assert find_runs(RunFilters("flow=colour-theme"), after=runs[1], limit=2).ids == (runs[2], runs[3])
+        assert fetch_matching_runs(RunFilters(), before=runs[4], limit=3).ids == (runs[2], runs[3], runs[1])
+        assert fetch_matching_runs(RunFilters("flow=colour-theme"), after=runs[1], limit=2).ids == (runs[2], runs[3])
 
     def test_filters_on_issues_hold_for_one_and_the_same_issue(self) -> None:
         attempt = make_attempt(
@@ -199,20 +199,20 @@ class TestFinding:
     def test_a_search_that_ends_early_says_where_and_continues_from_there(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(paging, "FIRST_LOOK", 10)
+        monkeypatch.setattr(paging, "FIRST_SCAN_SIZE", 10)
         monkeypatch.setattr("runs.filters.WINDOW", 20)
         version = make_version(make_page_flow())
         runs = [make_listed_run(version, cost=5 if n in (3, 95, 99) else None).pk for n in range(100)]
         filters = RunFilters("cost=1&flow=colour-theme")
         looked, before = [], None
         for _ in range(4):
-            found = find_runs(filters, before=before, limit=5)
-            looked.append((found.ids, found.looked_to))
-            before = found.looked_to
+            found = fetch_matching_runs(filters, before=before, limit=5)
+            looked.append((found.ids, found.searched_key))
+            before = found.searched_key
         assert looked == [((runs[99], runs[95]), runs[70]), ((), runs[40]), ((), runs[10]), ((runs[3],), None)]
-        upwards = find_runs(filters, after=runs[10], limit=5)
-        assert (upwards.ids, upwards.looked_to) == ((), runs[40])
-        full = find_runs(filters, limit=2)
+        upwards = fetch_matching_runs(filters, after=runs[10], limit=5)
+        assert (upwards.ids, upwards.searched_key) == ((), runs[40])
+        full = fetch_matching_runs(filters, limit=2)
         assert (len(full.ids), full.searched_to) == (2, None), "a page that is full has not ended early"
 
     def test_days_are_those_of_the_active_time_zone(self) -> None:
@@ -253,18 +253,18 @@ def search(text: str, *, before: int | None = None, after: int | None = None, li
     """The runs that match, however far they are searched for."""
     found: list[int] = []
     while True:
-        part = find_runs(RunFilters({"q": text}), before=before, after=after, limit=limit - len(found))
+        part = fetch_matching_runs(RunFilters({"q": text}), before=before, after=after, limit=limit - len(found))
         found = [*part.ids, *found] if after is not None else [*found, *part.ids]
-        if part.looked_to is None:
+        if part.searched_key is None:
             return found
-        before, after = (None, part.looked_to) if after is not None else (part.looked_to, None)
+        before, after = (None, part.searched_key) if after is not None else (part.searched_key, None)
 
 
 @pytest.mark.parametrize("window", [3, 100], ids=["too-many-hits", "all-hits"])
 def test_a_search_finds_every_run_once_both_ways_in_the_order_of_lists(
     monkeypatch: pytest.MonkeyPatch, window: int
 ) -> None:
-    monkeypatch.setattr(paging, "FIRST_LOOK", 2)
+    monkeypatch.setattr(paging, "FIRST_SCAN_SIZE", 2)
     monkeypatch.setattr("runs.filters.WINDOW", window)
     ids = [make_stored_run(input={"text": text}).pk for text in ("old tea", "tea old", *["tea"] * 5)]
     index_runs(ids)

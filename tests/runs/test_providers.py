@@ -21,7 +21,7 @@ from flows.portability import load_flow
 from runs.models import EndReason, RateLimit, Run, RunStatus
 from runs.submission import NotRunnableError, submit_run
 from runs.worker import run_task
-from tests.api.asking import Script, make_token, make_user
+from tests.api.asking import Script, create_token, make_user
 from tests.engine.builders import make_flow, make_step
 from tests.engine.model_server import ModelServer
 from tests.runs.builders import make_run, make_version
@@ -144,7 +144,7 @@ def test_operators_see_all_with_their_hosts_and_why_one_can_not_be_called_and_no
     text, document = StringIO(), StringIO()
     call_command("workers", stdout=text)
     call_command("workers", "--json", stdout=document)
-    answer = Script(make_token(make_user("vera", "Viewer"))).get("workers").content.decode()
+    answer = Script(create_token(make_user("vera", "Viewer"))).get("workers").content.decode()
     page = admin_client.get("/workers/").content.decode()
     default, azure, groq = json.loads(answer)["providers"]
     assert (default["name"], default["problem"], groq["name"], groq["problem"]) == (None, None, "groq", None)

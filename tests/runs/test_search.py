@@ -15,11 +15,11 @@ from runs.rollup import count_ended_runs
 from runs.search import (
     Hits,
     empty_index,
+    fetch_matching_among,
+    fetch_matching_ids,
     find_excerpts,
     index_runs,
-    list_matching,
-    read_query,
-    select_matching,
+    parse_search,
 )
 from runs.search.index import fetch_indexed
 from tests.engine.builders import make_attempt, make_error, make_issue
@@ -39,10 +39,10 @@ def store(*texts: object) -> list[int]:
 
 def find(typed: str) -> list[int]:
     """All runs that match, as lists find them: in the index, then one by one where that is not exact."""
-    query = read_query(typed)
-    hits = list_matching(query, limit=100)
+    query = parse_search(typed)
+    hits = fetch_matching_ids(query, limit=100)
     assert hits is not None
-    matching = select_matching(query, hits.ids)
+    matching = fetch_matching_among(query, hits.ids)
     assert not hits.is_exact or matching == set(hits.ids)
     return sorted(matching)
 
@@ -124,16 +124,16 @@ def test_only_runs_that_have_ended_are_found_and_only_once_they_are_counted() ->
 
 def test_more_hits_than_the_limit_are_not_listed() -> None:
     ids = store(*["tea leaves"] * 5)
-    assert list_matching(read_query("nosuchword"), limit=4) == Hits([])
-    assert list_matching(read_query("tea"), limit=4) is None
-    assert sorted((list_matching(read_query("tea"), limit=5) or Hits([])).ids) == ids
-    assert select_matching(read_query("tea"), ids[1:3]) == set(ids[1:3])
+    assert fetch_matching_ids(parse_search("nosuchword"), limit=4) == Hits([])
+    assert fetch_matching_ids(parse_search("tea"), limit=4) is None
+    assert sorted((fetch_matching_ids(parse_search("tea"), limit=5) or Hits([])).ids) == ids
+    assert fetch_matching_among(parse_search("tea"), ids[1:3]) == set(ids[1:3])
 
 
 @pytest.mark.parametrize("typed", ["  ", "#*!", "🍵", "-tea", "t*", "tea " * 31, "x" * 501])
 def test_a_search_for_nothing_or_for_too_much_is_refused(typed: str) -> None:
     with pytest.raises(ValueError, match=r"\.$"):
-        read_query(typed)
+        parse_search(typed)
 
 
 HOSTILE = r"""
@@ -202,7 +202,7 @@ class TestExcerpts:
         """The excerpts of a run as one line each, with what is marked in brackets."""
         return [
             f"{one.place}: " + "".join(f"[{piece.text}]" if piece.is_marked else piece.text for piece in one.pieces)
-            for one in find_excerpts([run.pk], read_query(typed))[run.pk]
+            for one in find_excerpts([run.pk], parse_search(typed))[run.pk]
         ]
 
     @pytest.fixture

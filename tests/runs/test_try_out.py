@@ -19,7 +19,7 @@ from flows.engine.reply import ToolReply
 from flows.engine.simulated_model import Fault, FaultKind
 from flows.engine.spec import AuditSpec, FlowSpec
 from flows.models import Flow
-from runs.models import Attempt, FlowSpending, RateLimit, Run, TrailEntry
+from runs.models import Attempt, AuditEntry, FlowSpending, RateLimit, Run
 from runs.try_out import trial as trials
 from runs.try_out.model_call import NotSentError, call_model
 from runs.try_out.trial import try_on_values
@@ -173,7 +173,7 @@ class TestModelCall:
         assert "What the model answered Failed" in text and "Failed Not empty 1 issue" in text
         assert (Run.objects.count(), Attempt.objects.count(), len(provider.app.calls)) == (*rows, 1)
         assert re.search(r"step 1 with one model call \([0-9,]+ tokens\)", LogEntry.objects.get().change_message)
-        entry = TrailEntry.objects.get(action="step_tried")
+        entry = AuditEntry.objects.get(action="step_tried")
         assert (entry.actor_name, entry.object_kind, entry.object_id) == ("ada", "flow", str(Flow.objects.get().pk))
         assert entry.details["step"] == 1 and entry.details["tokens"] > 0
         # The answer can be checked again without another call.
@@ -187,7 +187,7 @@ class TestModelCall:
         assert "What the model answered Invalid output" in panel.ask("call", source="typed", input="{}")
         settings.TOOLFLOW_OPENAI_BASE_URL = settings.TOOLFLOW_OPENAI_BASE_URL.replace("/v1", "/v2")
         assert "(HTTP 404)" in panel.ask("call")
-        assert TrailEntry.objects.latest("pk").details == {"step": 1, "error": "not_found"}
+        assert AuditEntry.objects.latest("pk").details == {"step": 1, "error": "not_found"}
 
     def test_can_be_made_ten_times_a_minute(
         self, editor: Client, provider: ModelServer, monkeypatch: pytest.MonkeyPatch

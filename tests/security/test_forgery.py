@@ -21,8 +21,8 @@ from django.utils import timezone
 from flows.engine.errors import ProblemsError
 from flows.engine.spec import FlowSpec
 from flows.models import Flow
-from runs.models import ApiToken, SavedView, TrailEntry
-from runs.tokens import make_token
+from runs.models import ApiToken, AuditEntry, SavedView
+from runs.tokens import create_token
 from tests.engine.builders import make_flow
 from tests.runs.builders import make_run
 from tests.site.test_permissions import NO_METHOD, World, list_rules, world
@@ -92,7 +92,7 @@ def test_what_a_proxy_is_said_to_have_said_is_believed_of_nobody(olga: User, cli
     client.logout()
     form = {"username": "olga", "password": "correct horse"}
     client.post("/accounts/login/", form, headers={"X-Forwarded-For": "203.0.113.9"})
-    assert TrailEntry.objects.filter(action="signed_in").latest("pk").address == "127.0.0.1"
+    assert AuditEntry.objects.filter(action="signed_in").latest("pk").address == "127.0.0.1"
 
 
 # Other users
@@ -101,7 +101,7 @@ def test_what_a_proxy_is_said_to_have_said_is_believed_of_nobody(olga: User, cli
 def test_tokens_and_saved_views_of_somebody_else_are_not_to_be_seen_or_taken_away(olga: User) -> None:
     mallory = Client()
     mallory.force_login(User.objects.create_superuser("mallory"))
-    row, _ = make_token(user=olga, name="payroll", scope="run", lifetime=timedelta(days=1))
+    row, _ = create_token(user=olga, name="payroll", scope="run", lifetime=timedelta(days=1))
     view = SavedView.objects.create(owner=olga, name="Mine", query="status=failed")
     for address, name in (("/tokens/", "payroll"), ("/runs/", "Mine")):
         assert name not in mallory.get(address).content.decode()

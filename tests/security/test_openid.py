@@ -17,7 +17,7 @@ from django.test import Client
 from django.urls import path
 from django.utils import timezone
 
-from runs.models import BrowserSession, TrailEntry
+from runs.models import AuditEntry, BrowserSession
 from tests.runs.pages.reading import read_words
 from tests.security.provider import CLIENT_ID, CLIENT_SECRET, FakeProvider, make_key, run_provider
 from tests.site.conftest import PRODUCTION
@@ -74,7 +74,7 @@ def test_the_page_has_a_button_and_whoever_comes_back_is_in(provider: FakeProvid
     user = User.objects.get(pk=client.session["_auth_user_id"])
     assert (user.username, user.email) == ("olga@example.com", "olga@example.com")
     assert not user.is_staff and not user.has_usable_password()
-    assert [entry.action for entry in TrailEntry.objects.order_by("pk")] == ["user_added", "signed_in"]
+    assert [entry.action for entry in AuditEntry.objects.order_by("pk")] == ["user_added", "signed_in"]
     assert "you sign in through your organisation" in read_words(client.get("/account/").content.decode())
 
 

@@ -12,8 +12,8 @@ from django.db import connection, connections
 from django.test import Client
 
 from runs.access_groups import create_groups
-from runs.models import ApiToken, ProviderIdentity, TrailEntry
-from runs.tokens import make_token
+from runs.models import ApiToken, AuditEntry, ProviderIdentity
+from runs.tokens import create_token
 from tests.security.provider import FakeProvider
 from tests.security.test_openid import UNCLEAR, UNVERIFIED, be_refused, provider, sign_in
 from toolflow_site import openid_accounts
@@ -98,7 +98,7 @@ def test_an_account_with_a_password_is_linked_if_the_installation_names_it_and_f
     client = Client()
     sign_in(provider, client)
     assert find_user(client) == olga
-    assert TrailEntry.objects.get(action="account_linked").object_label == "olga"
+    assert AuditEntry.objects.get(action="account_linked").object_label == "olga"
     become(provider, "2")
     assert TAKEN in be_refused(provider)
 
@@ -144,7 +144,7 @@ def test_an_administrator_lets_an_account_be_linked_anew(provider: FakeProvider)
     become(provider, "2")
     sign_in(provider, client)
     assert find_user(client) == user
-    assert TrailEntry.objects.get(action="account_unlinked").actor_name == "root"
+    assert AuditEntry.objects.get(action="account_unlinked").actor_name == "root"
 
 
 @pytest.mark.django_db(transaction=True)
@@ -203,7 +203,7 @@ def test_who_is_in_none_of_the_groups_any_more_loses_what_they_gave(
     provider: FakeProvider, groups: None, left: Any
 ) -> None:
     first, user = be_editor(provider)
-    _, token = make_token(user=user, name="nightly", scope="edit", lifetime=None)
+    _, token = create_token(user=user, name="nightly", scope="edit", lifetime=None)
     script = Client(headers={"Authorization": f"Bearer {token}"})
     assert script.get("/api/v1/runs").status_code == 200
     provider.claims["groups"] = left
@@ -214,7 +214,7 @@ def test_who_is_in_none_of_the_groups_any_more_loses_what_they_gave(
     # The token is as it was, and may see what its owner may: nothing.
     assert script.get("/api/v1/runs").status_code == 403
     assert not ApiToken.objects.get().revoked_at
-    told = [entry.action for entry in TrailEntry.objects.filter(object_label=EMAIL).order_by("pk")]
+    told = [entry.action for entry in AuditEntry.objects.filter(object_label=EMAIL).order_by("pk")]
     assert told[-3:] == ["rights_changed", "user_changed", "sessions_ended"]
 
 

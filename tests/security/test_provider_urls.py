@@ -16,7 +16,7 @@ from flows.engine.errors import ProblemsError
 from flows.engine.spec import FlowSpec
 from flows.flow_file import render_flow
 from runs.models import Attempt, Run
-from runs.tokens import make_token
+from runs.tokens import create_token
 from tests.engine.builders import make_flow, make_step
 from tests.engine.model_server import ModelServer
 from tests.runs.builders import make_run, make_version
@@ -51,7 +51,7 @@ def provider(model_server: ModelServer, settings: Any) -> ModelServer:
 def script() -> Client:
     """Somebody who may do everything, over the API."""
     ada = User.objects.create_superuser("ada")
-    _, token = make_token(user=ada, name="script", scope="edit", lifetime=None)
+    _, token = create_token(user=ada, name="script", scope="edit", lifetime=None)
     return Client(headers={"Authorization": f"Bearer {token}"})
 
 

@@ -12,8 +12,8 @@ from django.contrib.auth.models import Group, User
 from django.test import Client
 
 from runs.access_groups import create_groups
-from runs.models import BrowserSession, TrailEntry
-from runs.tokens import make_token
+from runs.models import AuditEntry, BrowserSession
+from runs.tokens import create_token
 from runs.webhooks.secrets import derive_secret, fetch_installation_secret, list_secrets
 from tests.runs.pages.reading import read_words
 
@@ -52,7 +52,7 @@ def use_token(token: str) -> int:
 
 
 def list_told(count: int) -> list[str]:
-    return [entry.action for entry in TrailEntry.objects.order_by("-pk")[:count]]
+    return [entry.action for entry in AuditEntry.objects.order_by("-pk")[:count]]
 
 
 def change(client: Client, page: str = "/account/", old: str = "wrong", new: str = NEW, **fields: str) -> Any:
@@ -88,12 +88,12 @@ def test_an_administrator_ends_all_sessions_of_an_account_but_not_those_of_a_sup
     form = {"action": "end_all_sessions", "_selected_action": [nina.pk, olga.pk]}
     assert open_browser(admin).post("/admin/auth/user/", form).status_code == 302
     assert list_statuses(browsers) == [302, 302, 200]
-    entry = TrailEntry.objects.get(action="sessions_ended")
+    entry = AuditEntry.objects.get(action="sessions_ended")
     assert (entry.actor_name, entry.object_label, entry.details) == ("ada", "nina", {"sessions": 2})
 
 
 def test_a_closed_account_is_out_at_once_and_no_old_browser_is_in_when_it_is_opened_again(olga: User) -> None:
-    _, token = make_token(user=olga, name="nightly", scope="read", lifetime=None)
+    _, token = create_token(user=olga, name="nightly", scope="read", lifetime=None)
     browsers = [open_browser(olga), open_browser(User.objects.create_user("nina"))]
     assert use_token(token) == 200
     for is_active in (False, True):
@@ -101,7 +101,7 @@ def test_a_closed_account_is_out_at_once_and_no_old_browser_is_in_when_it_is_ope
         olga.save()
         assert list_statuses(browsers) == [302, 200]
         assert use_token(token) == (200 if is_active else 401)
-    assert TrailEntry.objects.get(action="sessions_ended").details == {"sessions": 1}
+    assert AuditEntry.objects.get(action="sessions_ended").details == {"sessions": 1}
 
 
 # A new password
@@ -109,7 +109,7 @@ def test_a_closed_account_is_out_at_once_and_no_old_browser_is_in_when_it_is_ope
 
 def test_a_new_password_signs_out_everywhere_else_and_leaves_tokens_unless_asked(olga: User) -> None:
     client, other = open_browser(olga), open_browser(olga)
-    _, token = make_token(user=olga, name="nightly", scope="read", lifetime=None)
+    _, token = create_token(user=olga, name="nightly", scope="read", lifetime=None)
     assert change(client).status_code == change(client, old=RIGHT, new="12345678").status_code == 422
     assert list_statuses([other]) == [200]
     before = client.session.session_key
@@ -150,7 +150,7 @@ def test_no_old_password_is_no_try_and_what_is_counted_holds_none(olga: User) ->
     assert [change(client, old="").status_code for _ in range(6)] == [422] * 6
     assert not AccessAttempt.objects.exists()
     change(client, old="correct hoarse", new="a new pass phrase")
-    stored = str([*AccessAttempt.objects.values_list(), *TrailEntry.objects.values_list()])
+    stored = str([*AccessAttempt.objects.values_list(), *AuditEntry.objects.values_list()])
     assert "olga" in stored and "hoarse" not in stored and "phrase" not in stored
 
 
@@ -167,7 +167,7 @@ def test_nobody_is_signed_out_while_the_old_key_still_counts(olga: User, setting
 
 
 def test_api_tokens_do_not_depend_on_the_key_and_webhooks_are_signed_with_both(olga: User, settings: Any) -> None:
-    _, token = make_token(user=olga, name="nightly", scope="read", lifetime=None)
+    _, token = create_token(user=olga, name="nightly", scope="read", lifetime=None)
     signer = fetch_installation_secret()
     before = derive_secret(signer)
     settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = NEW_KEY, [OLD_KEY]

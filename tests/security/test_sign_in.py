@@ -17,7 +17,7 @@ from django.db import connections
 from django.test import Client
 from django.utils import timezone
 
-from runs.models import BrowserSession, TrailEntry
+from runs.models import AuditEntry, BrowserSession
 from tests.runs.pages.reading import read_words
 
 pytestmark = pytest.mark.django_db
@@ -39,7 +39,7 @@ def sign_in(
 
 
 def tell() -> list[tuple[str, str, str]]:
-    return [(entry.action, entry.object_label, entry.address) for entry in TrailEntry.objects.order_by("pk")][1:]
+    return [(entry.action, entry.object_label, entry.address) for entry in AuditEntry.objects.order_by("pk")][1:]
 
 
 @pytest.mark.parametrize("form", PAGES)
@@ -114,7 +114,7 @@ def test_all_addresses_of_a_network_of_ipv6_count_as_one(settings: Any) -> None:
     assert not BrowserSession.objects.exists()
     assert sign_in(password="correct horse", address="2001:db8:1:3::1").status_code == 302
     # The trail knows the address itself, and a lock-out is lifted by any of them.
-    assert TrailEntry.objects.filter(address=places[3]).exists()
+    assert AuditEntry.objects.filter(address=places[3]).exists()
     call_command("axes_reset_ip", "2001:db8:1:2::9")
     assert sign_in(password="correct horse", address=places[0]).status_code == 302
 
@@ -170,7 +170,7 @@ def test_the_trail_tells_of_sign_ins_and_of_nothing_typed_by_mistake() -> None:
         ("signed_in", "ada", "192.0.2.7"),
         ("signed_out", "ada", "127.0.0.1"),
     ]
-    assert "battery" not in str(list(TrailEntry.objects.values_list()))
+    assert "battery" not in str(list(AuditEntry.objects.values_list()))
 
 
 def test_what_is_counted_holds_no_password_no_secret_of_the_form_and_no_name_that_nobody_has() -> None:

@@ -17,7 +17,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils.crypto import get_random_string
 
-from runs.models import BrowserSession, TrailEntry
+from runs.models import AuditEntry, BrowserSession
 from runs.signing_in import SessionStore
 from tests.api.test_access_matrix import find_addresses
 from tests.api.test_tokens import AWAY
@@ -138,7 +138,7 @@ def low_limit(settings: Any) -> None:
 
 
 def count_failures() -> int:
-    return TrailEntry.objects.filter(action__in=["sign_in_failed", "locked_out"]).count()
+    return AuditEntry.objects.filter(action__in=["sign_in_failed", "locked_out"]).count()
 
 
 def test_the_same_cookie_sent_again_and_again_asks_the_provider_once_and_fills_no_trail(

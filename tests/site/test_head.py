@@ -10,7 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from flows.models import Flow
-from runs.models import TrailEntry
+from runs.models import AuditEntry
 from tests.site.test_permissions import ANYONE, STAFF, World, list_rules, world
 
 __all__ = ["world"]
@@ -65,10 +65,10 @@ def test_head_answers_what_get_does_without_a_body_and_changes_nothing(world: Wo
 )
 def test_a_download_that_is_only_asked_about_is_not_begun_and_leaves_no_trail(world: World, address: str) -> None:
     client = world.sign_in("Administrator")
-    before = TrailEntry.objects.count()
+    before = AuditEntry.objects.count()
     answer: Any = client.head(address.replace("<flow_id>", str(Flow.objects.get(name="idle").pk)))
     assert answer.status_code == 200
     assert answer["Content-Disposition"].startswith("attachment; ")
-    assert TrailEntry.objects.count() == before
+    assert AuditEntry.objects.count() == before
     # The length of a file that was not made is unknown.
     assert answer.headers.get("Content-Length") != "0"

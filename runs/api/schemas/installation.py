@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from flows.engine.providers import Api
-from runs.api.schemas.statistics import QueueFigures, Seconds
+from runs.api.schemas.statistics import QueueState, Seconds
 from runs.documents.base import Answer, Count
 
 
@@ -42,7 +42,7 @@ class Workers(Answer):
     """The workers, the queue and the model providers."""
 
     items: list[Worker] = Field(description="The worker processes.")
-    queue: QueueFigures = Field(description="Runs that are queued.")
+    queue: QueueState = Field(description="Runs that are queued.")
     providers: list[Provider] = Field(description="The default one first.")
 
 

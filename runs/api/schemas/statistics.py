@@ -309,7 +309,7 @@ class RunningFigures(Answer):
     items: list[RunningRun] = Field(description="The newest 20.")
 
 
-class QueueFigures(Answer):
+class QueueState(Answer):
     """How many runs are queued."""
 
     ready: Count = Field(description="Runs that a worker may take at once.")
@@ -357,7 +357,7 @@ class Overview(Answer):
 
     now: datetime = Field(description="When this was answered, UTC.")
     running: RunningFigures = Field(description="Runs under way, simulated and real ones.")
-    queue: QueueFigures = Field(description="Runs that are queued, simulated and real ones.")
+    queue: QueueState = Field(description="Runs that are queued, simulated and real ones.")
     workers: WorkersFigures = Field(description="Worker processes.")
     is_simulated: bool = Field(description="Whether `today` and `median` are of simulated runs.")
     today: TodayFigures = Field(description="What ended today so far; runs count within seconds of their end.")

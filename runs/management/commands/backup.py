@@ -9,7 +9,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from runs.audit_log.events import TrailAction
+from runs.audit_log.events import AuditAction
 from runs.backup import BackupError, log_copy, write_backup
 from runs.management.terminal import Progress
 
@@ -39,7 +39,7 @@ class Command(BaseCommand):
             f"{path}: {backup.runs:,} runs with {backup.attempts:,} attempts, {backup.size:,} bytes, checked."
         )
         details = {"runs": backup.runs, "attempts": backup.attempts, "bytes": backup.size}
-        if problem := log_copy(TrailAction.BACKUP_MADE, path, details):
+        if problem := log_copy(AuditAction.BACKUP_MADE, path, details):
             self.stderr.write(problem)
         key = settings.TOOLFLOW_DATA_DIR / "secret_key"
         if key.exists():

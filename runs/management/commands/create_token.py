@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from django.core.management.base import BaseCommand, CommandError
 
 from runs.models import TokenScope
-from runs.tokens import TokenRefusedError, find_default_lifetime, list_lifetimes, make_token, read_lifetime
+from runs.tokens import TokenRefusedError, create_token, find_default_lifetime, list_lifetimes, parse_lifetime
 
 
 class Command(BaseCommand):
@@ -37,8 +37,8 @@ class Command(BaseCommand):
         if not user.is_active:
             raise CommandError(f"The account “{user}” is closed: its tokens are not accepted.")
         try:
-            lifetime = read_lifetime(options["expires"])
-            row, token = make_token(user=user, name=options["name"], scope=options["scope"], lifetime=lifetime)
+            lifetime = parse_lifetime(options["expires"])
+            row, token = create_token(user=user, name=options["name"], scope=options["scope"], lifetime=lifetime)
         except TokenRefusedError as refusal:
             raise CommandError(str(refusal)) from refusal
         end = "never expires" if row.expiry is None else f"expires on {row.expiry:%Y-%m-%d}"

@@ -12,7 +12,7 @@ from django.utils import timezone
 from flows.management.terminal import fetch_flow
 from flows.models import Flow
 from runs.management.terminal import Progress
-from runs.retention.policy import Part, PurgeTask, build_tasks, read_policy
+from runs.retention.policy import Part, PurgeTask, build_tasks, effective_policy
 from runs.retention.purging import Purged, purge
 from runs.retention.tasks import delete_batch, find_expired
 
@@ -71,7 +71,7 @@ def _list_tasks(flow: Flow, before: date | None, only_outputs: bool, now: dateti
     if before is None:
         if only_outputs:
             raise CommandError("--outputs needs --before: give the day before which runs lose their outputs.")
-        return build_tasks(flow, read_policy(flow), now)
+        return build_tasks(flow, effective_policy(flow), now)
     limit = datetime.combine(before, time.min, UTC)
     if limit > now:
         raise CommandError(f"--before {before} lies in the future; give today or an earlier day.")
@@ -83,6 +83,6 @@ def _describe(task: PurgeTask, runs: int, attempts: int, *, is_dry: bool) -> str
     if task.part is Part.OUTPUTS:
         verb = "would lose their outputs" if is_dry else "lose their outputs"
     return (
-        f"{task.flow.name} ({read_policy(task.flow)}): {runs:,} runs that ended before "
+        f"{task.flow.name} ({effective_policy(task.flow)}): {runs:,} runs that ended before "
         f"{task.ended_before:%Y-%m-%d %H:%M} UTC {verb}, {attempts:,} attempts."
     )

@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
 from django.utils import timezone
 
-from runs.audit_log.events import TrailAction, leave_trail
+from runs.audit_log.events import AuditAction, log_audit_event
 from runs.models import AuditEntry
 
 MIN_DAYS = 30
@@ -45,5 +45,5 @@ def _purge_batch(before: datetime) -> int:
     with transaction.atomic():
         count = AuditEntry.objects.all().purge(before=before, limit=BATCH_SIZE)
         if count:
-            leave_trail(action=TrailAction.TRAIL_PURGED, details={"entries": count, "before": before.isoformat()})
+            log_audit_event(action=AuditAction.TRAIL_PURGED, details={"entries": count, "before": before.isoformat()})
     return count

@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
-from runs.audit_log.events import TrailAction
+from runs.audit_log.events import AuditAction
 from runs.backup import BackupError, log_copy, restore_backup
 
 
@@ -35,7 +35,7 @@ class Command(BaseCommand):
         if kept is not None:
             details["kept"] = kept.name
             self.stdout.write(f"The previous database is kept as {kept}; delete it when all is well.")
-        if problem := log_copy(TrailAction.BACKUP_RESTORED, options["file"], details):
+        if problem := log_copy(AuditAction.BACKUP_RESTORED, options["file"], details):
             self.stderr.write(problem)
         if restoration.is_older:
             self.stdout.write("The copy is of an older ToolFlow. Run “manage.py migrate” before you start anything.")

@@ -14,7 +14,7 @@ from django.db import DatabaseError, InterfaceError
 
 from flows.providers import describe_providers
 from runs.management.terminal import format_table
-from runs.statistics.queue_state import QueueFigures, read_queue_figures
+from runs.statistics.queue_state import QueueState, fetch_queue_state
 
 NO_WORKER_EXIT = 1
 DATABASE_EXIT = 2
@@ -35,7 +35,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            found = read_queue_figures()
+            found = fetch_queue_state()
         except (DatabaseError, InterfaceError) as error:
             reason = str(error).strip().partition("\n")[0]
             raise CommandError(
@@ -50,7 +50,7 @@ class Command(BaseCommand):
             sys.exit(NO_WORKER_EXIT)
 
 
-def _render_tables(found: QueueFigures) -> str:
+def _render_tables(found: QueueState) -> str:
     workers = [
         (
             worker.host,
@@ -77,7 +77,7 @@ def _render_tables(found: QueueFigures) -> str:
     return "\n\n".join(parts)
 
 
-def _render_json(found: QueueFigures) -> str:
+def _render_json(found: QueueState) -> str:
     document = {
         "workers": [asdict(worker) for worker in found.workers],
         "queue": {

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from runs.access_groups import create_groups
 from runs.models import ApiToken
-from tests.api.asking import make_token, make_user
+from tests.api.asking import create_token, make_user
 from tests.runs.pages.reading import get_page, read_words
 
 pytestmark = pytest.mark.django_db
@@ -98,7 +98,7 @@ def list_active() -> list[str]:
 
 
 def test_administrators_see_all_tokens_and_none_of_them_whole(administrator: Client) -> None:
-    token = make_token(make_user("ada"), name="nightly import")
+    token = create_token(make_user("ada"), name="nightly import")
     page = get_page(administrator, TOKENS)
     assert "nightly import ada Edit Active" in read_words(page) and token[:15] in page and token not in page
 
@@ -106,8 +106,8 @@ def test_administrators_see_all_tokens_and_none_of_them_whole(administrator: Cli
 def test_tokens_are_revoked_once_that_is_confirmed(administrator: Client) -> None:
     ada = make_user("ada")
     for name in ("one", "two", "three"):
-        make_token(ada, name=name)
-    make_token(ada, name="old", revoked_at=timezone.now())
+        create_token(ada, name=name)
+    create_token(ada, name="old", revoked_at=timezone.now())
     asked = revoke(administrator, "one", "two", "old", is_confirmed=False)
     assert [token.name for token in asked.context["tokens"]] == ["one", "two"]
     assert list_active() == ["one", "three", "two"]
@@ -117,7 +117,7 @@ def test_tokens_are_revoked_once_that_is_confirmed(administrator: Client) -> Non
 
 def test_only_superusers_revoke_tokens_of_superusers(administrator: Client) -> None:
     root = User.objects.create_superuser("root")
-    make_token(root, name="root's")
+    create_token(root, name="root's")
     revoke(administrator, "root's")
     assert list_active() == ["root's"]
     administrator.force_login(root)
@@ -127,7 +127,7 @@ def test_only_superusers_revoke_tokens_of_superusers(administrator: Client) -> N
 
 def test_tokens_are_not_changed_or_added_and_go_with_their_account(administrator: Client) -> None:
     ada = make_user("ada")
-    make_token(ada, name="hers")
+    create_token(ada, name="hers")
     address = reverse("admin:runs_apitoken_change", args=[ApiToken.objects.get().pk])
     administrator.post(address, {"name": "mine", "user": "1", "scope": "edit"})
     assert list_active() == ["hers"]

@@ -16,11 +16,11 @@ from django.utils import timezone
 
 from runs.audit_log import actor
 from runs.audit_log.actor import act_as_command
-from runs.audit_log.events import TrailAction, leave_trail
+from runs.audit_log.events import AuditAction, log_audit_event
 from runs.models import ApiToken, AuditEntry, RateLimit
 from runs.request_id import current_request
 from runs.retention.tasks import purge_due
-from runs.tokens import make_token
+from runs.tokens import create_token
 from toolflow_site.openid_accounts import put_into_groups
 
 pytestmark = pytest.mark.django_db
@@ -33,7 +33,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_token_that_the_worker_clears_away_was_deleted_by_toolflow() -> None:
-    row, _ = make_token(user=User.objects.create_user("olga"), name="old", scope="read", lifetime=timedelta(days=1))
+    row, _ = create_token(user=User.objects.create_user("olga"), name="old", scope="read", lifetime=timedelta(days=1))
     ApiToken.objects.filter(pk=row.pk).update(expiry=timezone.now() - timedelta(days=100))
     purge_due()
     assert AuditEntry.objects.get(action="token_deleted").actor_name == "ToolFlow"
@@ -87,7 +87,7 @@ def test_groups_that_follow_from_a_provider_are_given_by_it(rf: RequestFactory, 
 
     token = current_request.set(request)
     put_into_groups(olga, {"Watchers"})
-    leave_trail(action=TrailAction.SIGNED_OUT)
+    log_audit_event(action=AuditAction.SIGNED_OUT)
     current_request.reset(token)
     stored = AuditEntry.objects.filter(pk__gt=start).order_by("pk").values_list("action", "actor_name", "actor")
     assert list(stored) == [

@@ -103,7 +103,7 @@ def test_nothing_is_deleted_where_that_can_not_be_logged(monkeypatch: pytest.Mon
     def fail(**_: Any) -> None:
         raise OperationalError("disk full")
 
-    monkeypatch.setattr(purge_trail, "leave_trail", fail)
+    monkeypatch.setattr(purge_trail, "log_audit_event", fail)
     with pytest.raises(OperationalError):
         call_command("purge_trail", "--days=365")
     assert AuditEntry.objects.get().action == "run_started"

@@ -18,7 +18,7 @@ from pytest_django import DjangoAssertNumQueries
 from flows.models import Flow
 from runs.models import ApiToken, AuditEntry, RateLimit, Run
 from runs.submission import submit_run
-from runs.tokens import make_token, revoke_token
+from runs.tokens import create_token, revoke_token
 from tests.engine.builders import make_flow, make_step
 from tests.runs.builders import make_run, make_version
 
@@ -187,9 +187,9 @@ def test_limits_with_their_values() -> None:
 
 def test_tokens_without_their_secrets(client: Client, ada: User) -> None:
     entries = watch()
-    row, secret = make_token(user=ada, name="nightly", scope="run", lifetime=timedelta(days=1))
+    row, secret = create_token(user=ada, name="nightly", scope="run", lifetime=timedelta(days=1))
     assert revoke_token(row) and not revoke_token(row)
-    other, _ = make_token(user=ada, name="hourly", scope="read", lifetime=None)
+    other, _ = create_token(user=ada, name="hourly", scope="read", lifetime=None)
     page = {"action": "revoke", "_selected_action": [row.pk, other.pk], "_revoke": "yes"}
     client.post("/admin/runs/apitoken/", page)
     assert [(actor, action, label) for actor, action, label, _ in entries()] == [

@@ -18,7 +18,7 @@ from django.db.migrations.loader import MigrationLoader
 
 from runs import backup
 from runs.backup import BackupError, restore_backup, write_backup
-from runs.models import TrailEntry
+from runs.models import AuditEntry
 
 NOW = datetime(2024, 11, 20, 12, tzinfo=UTC)
 
@@ -266,14 +266,14 @@ def test_the_trail_tells_of_copies_and_of_what_was_put_back(
     path = Path(connection.settings_dict["NAME"])
     use_database(monkeypatch, "sqlite3", str(path))
     call_command("backup", str(tmp_path / "copy.sqlite3"))
-    made = TrailEntry.objects.get(action="backup_made")
+    made = AuditEntry.objects.get(action="backup_made")
     assert (made.actor_name, made.object_label) == ("", "copy.sqlite3")
     assert made.details == {"runs": 0, "attempts": 0, "bytes": (tmp_path / "copy.sqlite3").stat().st_size}
     call_command("restore", str(tmp_path / "copy.sqlite3"))
     (kept,) = path.parent.glob(f"{path.name}.before-*")
     kept.unlink()
     # The entry about the copy is younger than it.
-    (entry,) = TrailEntry.objects.all()
+    (entry,) = AuditEntry.objects.all()
     assert (entry.action, entry.object_label) == ("backup_restored", "copy.sqlite3")
     assert entry.details == {"runs": 0, "attempts": 0, "kept": kept.name}
     printed = capsys.readouterr()

@@ -140,7 +140,7 @@ class TestTheInstallation:
         def fail(*args: Any, **kwargs: Any) -> None:
             raise OperationalError("gone")
 
-        monkeypatch.setattr("runs.metrics.read_queue_figures", fail)
+        monkeypatch.setattr("runs.metrics.fetch_queue_state", fail)
         samples = read(client)
         assert of(samples, "toolflow_database_up") == of(samples, "toolflow_broker_up") == 0
         assert not [name for name, _ in samples if name.startswith("toolflow_runs")]

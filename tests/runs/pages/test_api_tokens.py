@@ -13,8 +13,8 @@ from django.test import Client
 from django.utils import timezone
 
 from runs.models import ApiToken, BrowserSession, TokenScope
-from runs.tokens import MOST_ACTIVE
-from tests.api.asking import Script, make_token, make_user, read_problem
+from runs.tokens import MAX_ACTIVE
+from tests.api.asking import Script, create_token, make_user, read_problem
 from tests.runs.pages.reading import count_queries, get_page, read_words
 
 pytestmark = pytest.mark.django_db
@@ -98,22 +98,22 @@ def test_what_makes_no_token_is_refused_and_what_was_typed_stays(viewer: Client,
 
 
 def test_a_name_is_free_unless_one_s_own_active_token_has_it_and_there_is_a_limit(viewer: Client, ada: User) -> None:
-    make_token(ada, name="nightly import", revoked_at=timezone.now())
-    make_token(make_user("grace"), name="nightly import")
+    create_token(ada, name="nightly import", revoked_at=timezone.now())
+    create_token(make_user("grace"), name="nightly import")
     assert [send_form(viewer).status_code for _ in range(2)] == [200, 422]
-    for number in range(MOST_ACTIVE - 1):
-        make_token(ada, name=str(number))
+    for number in range(MAX_ACTIVE - 1):
+        create_token(ada, name=str(number))
     assert send_form(viewer, name="one more").status_code == 422
 
 
 def test_the_list_tells_state_and_use_of_each_of_one_s_own(viewer: Client, ada: User) -> None:
     now = timezone.now()
-    make_token(ada, TokenScope.EDIT, name="in use", last_used_at=now - timedelta(hours=3, minutes=5))
-    make_token(ada, TokenScope.READ, name="ending", expiry=timedelta(days=2))
+    create_token(ada, TokenScope.EDIT, name="in use", last_used_at=now - timedelta(hours=3, minutes=5))
+    create_token(ada, TokenScope.READ, name="ending", expiry=timedelta(days=2))
     few = count_queries(viewer, PAGE)
-    make_token(ada, TokenScope.RUN, name="old", expiry=timedelta(seconds=-1))
-    make_token(ada, TokenScope.READ, name="leaked", revoked_at=now)
-    make_token(make_user("grace"), name="somebody else's")
+    create_token(ada, TokenScope.RUN, name="old", expiry=timedelta(seconds=-1))
+    create_token(ada, TokenScope.READ, name="leaked", revoked_at=now)
+    create_token(make_user("grace"), name="somebody else's")
     words = read_words(get_page(viewer, PAGE))
     active, _, ended = words.partition("Expired and revoked")
     assert re.search(r"in use tf_\w+… Edit Active 3 h ago Never", active)
@@ -125,7 +125,7 @@ def test_the_list_tells_state_and_use_of_each_of_one_s_own(viewer: Client, ada: 
 
 
 def test_revoking_is_asked_first_ends_the_use_of_a_token_and_stays(viewer: Client, ada: User) -> None:
-    token = make_token(ada, name="leaked")
+    token = create_token(ada, name="leaked")
     address = f"/tokens/{token[:15]}/revoke/"
     assert "Revoke the token “leaked”?" in read_words(get_page(viewer, address))
     assert read_problem(Script(token).get("nowhere"))["status"] == 404

@@ -22,8 +22,8 @@ from django.utils import timezone
 
 from runs.exports import streaming
 from runs.exports.formats import format_text_cell
-from runs.filters import find_runs
-from runs.models import Run, RunStatus, TrailEntry
+from runs.filters import fetch_matching_runs
+from runs.models import AuditEntry, Run, RunStatus
 from runs.submission import submit_run
 from tests.engine.builders import NOON, make_attempt, make_flow, make_issue, make_step
 from tests.runs.builders import make_run, make_version
@@ -212,7 +212,7 @@ def test_an_address_that_is_not_valid_gets_no_file(viewer: Client, address: str)
     answer = viewer.get(f"/runs/export/{address}")
     assert (answer.status_code, answer["Content-Type"]) == (400, "text/html; charset=utf-8")
     assert "<script>" not in answer.content.decode()
-    assert not TrailEntry.objects.filter(action="exported").exists()
+    assert not AuditEntry.objects.filter(action="exported").exists()
 
 
 # Who
@@ -221,7 +221,7 @@ def test_an_address_that_is_not_valid_gets_no_file(viewer: Client, address: str)
 def test_every_export_is_logged_with_who_took_what(viewer: Client) -> None:
     make_run()
     download(viewer, "jsonl?status=queued&with=attempts")
-    entry = TrailEntry.objects.get(action="exported")
+    entry = AuditEntry.objects.get(action="exported")
     assert (entry.actor_id, entry.object_label) == (User.objects.get().pk, "jsonl")
     assert (entry.details["query"], entry.details["attempts"]) == ("status=queued", True)
 
@@ -262,7 +262,7 @@ class Gate:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.passed = 0
         self._permits = threading.Semaphore(1)
-        monkeypatch.setattr(streaming, "find_runs", self._find_runs)
+        monkeypatch.setattr(streaming, "fetch_matching_runs", self._find_runs)
         monkeypatch.setattr(streaming, "BATCH_SIZE", 2)
 
     def open(self, times: int = 1) -> None:
@@ -271,7 +271,7 @@ class Gate:
     def _find_runs(self, *arguments: Any, **options: Any) -> Any:
         assert self._permits.acquire(timeout=PATIENCE)
         self.passed += 1
-        return find_runs(*arguments, **options)
+        return fetch_matching_runs(*arguments, **options)
 
 
 @pytest.fixture
@@ -338,7 +338,7 @@ def test_a_bounded_number_is_sent_at_a_time(server: int, cookie: str, monkeypatc
     gate = Gate(monkeypatch)
     with contextlib.ExitStack() as stack:
         answers = [stack.enter_context(ask(server, "/runs/export/csv", cookie)) for _ in range(2)]
-        logged = TrailEntry.objects.count()
+        logged = AuditEntry.objects.count()
         assert stack.enter_context(ask(server, "/runs/", cookie)).status == 200
         for address in ("/runs/export/jsonl", "/trail/export.csv", "/api/v1/runs/export"):
             refused = stack.enter_context(ask(server, address, cookie))
@@ -346,7 +346,7 @@ def test_a_bounded_number_is_sent_at_a_time(server: int, cookie: str, monkeypatc
             # What only asks for the headers takes no slot, and needs none.
             with ask(server, address, cookie, method="HEAD") as head:
                 assert (head.status, head.read()) == (200, b"")
-        assert TrailEntry.objects.count() == logged
+        assert AuditEntry.objects.count() == logged
         gate.open(10)
         assert {len(answer.read().splitlines()) for answer in answers} == {4}
 

@@ -155,7 +155,7 @@ class TestPages:
     def test_a_page_keeps_searching_window_by_window_until_it_is_full_or_time_is_over(
         self, viewer: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(paging, "FIRST_LOOK", 0)
+        monkeypatch.setattr(paging, "FIRST_SCAN_SIZE", 0)
         monkeypatch.setattr("runs.filters.WINDOW", PAGE_SIZE)
         version = make_version()
         oldest = make_run(version, cost=2)

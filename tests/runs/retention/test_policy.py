@@ -9,7 +9,7 @@ import pytest
 
 from flows.forms import FlowForm
 from flows.models import Flow
-from runs.retention.policy import Part, read_policy
+from runs.retention.policy import Part, effective_policy
 from tests.runs.retention.aged_runs import NOW
 
 
@@ -30,7 +30,7 @@ def test_a_flow_falls_back_on_the_installation_and_outputs_go_with_their_run_at_
     own: tuple[Any, Any], installation: tuple[Any, Any], expected: str, settings: Any
 ) -> None:
     settings.TOOLFLOW_KEEP_DAYS, settings.TOOLFLOW_KEEP_OUTPUTS_DAYS = installation
-    policy = read_policy(Flow(keep_days=own[0], keep_outputs_days=own[1]))
+    policy = effective_policy(Flow(keep_days=own[0], keep_outputs_days=own[1]))
     assert str(policy) == expected
     days = policy.keep_days
     assert policy.limit(Part.RUNS, NOW) == (None if days is None else NOW - timedelta(days=days))

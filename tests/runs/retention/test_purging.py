@@ -18,9 +18,9 @@ from django.urls import reverse
 from django.utils import timezone
 
 from runs.locks import STATISTICS, acquire, release
-from runs.models import Attempt, DailyRuns, Issue, PurgedDay, Run, RunStatus, TrailEntry
+from runs.models import Attempt, AuditEntry, DailyRuns, Issue, PurgedDay, Run, RunStatus
 from runs.retention import purging
-from runs.retention.policy import Part, PurgeTask, build_tasks, read_policy
+from runs.retention.policy import Part, PurgeTask, build_tasks, effective_policy
 from runs.retention.purging import Purged, purge
 from runs.statistics.rebuild import LEASE, Rebuilt, rebuild_flow
 from tests.runs.builders import make_run, make_version
@@ -46,7 +46,7 @@ def purge_flows_of(runs: list[Run], part: Part = Part.RUNS) -> list[Purged]:
 def follow_policies(runs: list[Run]) -> None:
     for flow in {run.flow_id: run.flow for run in runs}.values():
         flow.refresh_from_db()
-        for task in build_tasks(flow, read_policy(flow), NOW):
+        for task in build_tasks(flow, effective_policy(flow), NOW):
             purge_whole(task)
 
 
@@ -94,7 +94,7 @@ class TestRuns:
             next(batches)
             first = next(batches).runs
         assert first == 2 and first + purge_whole(task).runs == due
-        entries = TrailEntry.objects.filter(action="data_deleted").order_by("pk").values_list("details", flat=True)
+        entries = AuditEntry.objects.filter(action="data_deleted").order_by("pk").values_list("details", flat=True)
         assert [details.get("runs") for details in entries] == [None, 2, None, due - 2]
 
     @pytest.mark.parametrize("part", Part)
@@ -222,7 +222,7 @@ class TestAuditLog:
         purge_whole(PurgeTask(run.flow, part, NOW))
         common = {"ended_before": NOW.isoformat()} | ({"only": "outputs"} if part is Part.OUTPUTS else {})
         figures = {"runs": len(mine), "attempts": sum(one.attempt_count for one in mine)}
-        entries = TrailEntry.objects.filter(action="data_deleted").order_by("pk")
+        entries = AuditEntry.objects.filter(action="data_deleted").order_by("pk")
         assert [entry.details for entry in entries] == [common | {"begun": True}, common | figures]
         # Nothing was due any more.
         purge_whole(PurgeTask(run.flow, part, NOW))
@@ -236,7 +236,7 @@ class TestAuditLog:
         def refuse(**_: Any) -> None:
             raise OperationalError("disk full")
 
-        monkeypatch.setattr(purging, "leave_trail", refuse)
+        monkeypatch.setattr(purging, "log_audit_event", refuse)
         with pytest.raises(OperationalError):
             purge_flows_of(runs, part)
         assert (count_rows(runs), read_texts(runs)) == before

@@ -15,7 +15,7 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 from django_q.models import Schedule
 
-from runs.models import IdempotentRequest, OriginalInput, Run, TrailEntry, WebhookDelivery
+from runs.models import AuditEntry, IdempotentRequest, OriginalInput, Run, WebhookDelivery
 from runs.retention import tasks
 from runs.retention.tasks import delete_batch, find_expired, purge_due
 from tests.runs.builders import make_run
@@ -35,7 +35,7 @@ class TestSchedule:
         before = read_schedule().next_run
         assert purge_due() == "Retention deleted or emptied 6 rows."
         assert not Run.objects.exists() and read_schedule().next_run == before
-        entries = TrailEntry.objects.filter(action="data_deleted")
+        entries = AuditEntry.objects.filter(action="data_deleted")
         assert set(entries.values_list("actor_name", flat=True)) == {"ToolFlow"}
 
     def test_if_more_is_left_the_schedule_calls_again_at_once(

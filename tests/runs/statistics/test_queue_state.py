@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from runs.models import RunStatus
 from runs.models.run import in_future
-from runs.statistics.queue_state import QueueFigures, read_queue_figures, runs_without_worker
+from runs.statistics.queue_state import QueueState, fetch_queue_state, runs_without_worker
 from tests.runs.builders import make_run, make_version, make_worker
 
 pytestmark = [pytest.mark.django_db, pytest.mark.sql]
@@ -22,7 +22,7 @@ SOON, EARLIER = in_future(MINUTE), in_future(-MINUTE)
 
 
 def test_an_empty_queue_has_no_oldest_run() -> None:
-    assert read_queue_figures() == QueueFigures(
+    assert fetch_queue_state() == QueueState(
         workers=(), ready=0, later=0, waiting=0, oldest_ready=None, is_unattended=False
     )
 
@@ -42,7 +42,7 @@ def test_queued_runs_are_ready_or_wait_for_a_time_or_for_something_else(
     fields: dict[str, Any], ready: int, later: int, waiting: int
 ) -> None:
     make_run(**fields)
-    found = read_queue_figures()
+    found = fetch_queue_state()
     assert (found.ready, found.later, found.waiting) == (ready, later, waiting)
 
 
@@ -51,7 +51,7 @@ def test_the_age_is_that_of_the_run_that_has_been_ready_longest() -> None:
     for minutes in (3, 10, 7):
         make_run(version, available_at=in_future(-minutes * MINUTE))
     make_run(version, available_at=in_future(-30 * MINUTE), waiting_since=Now(), waiting_for="Waits.")
-    age = read_queue_figures().oldest_ready
+    age = fetch_queue_state().oldest_ready
     assert age is not None and 10 * MINUTE <= age < 11 * MINUTE
 
 
@@ -63,12 +63,12 @@ def test_a_long_backlog_is_counted_up_to_a_limit_in_four_queries() -> None:
         make_run(version, waiting_since=Now(), waiting_for="Waits.")
         make_run(version, available_at=SOON, waiting_for="Waits.")
     with CaptureQueriesContext(connection) as queries:
-        found = read_queue_figures(limit=4)
+        found = fetch_queue_state(limit=4)
     assert len(queries) == 4
     assert found.ready == 4 and 4 <= found.later + found.waiting <= 8
     assert found.more == {"ready", "later", "waiting"}
     assert found.oldest_ready is not None and found.oldest_ready >= 5 * MINUTE
-    everything = read_queue_figures()
+    everything = fetch_queue_state()
     assert (everything.ready, everything.later, everything.waiting) == (6, 6, 12) and not everything.more
 
 
@@ -76,7 +76,7 @@ def test_slots_of_workers_that_are_silent_do_not_count() -> None:
     make_worker(host="a", slots=200, in_flight=12)
     make_worker(host="b", slots=100, in_flight=5, is_stopping=True)
     make_worker(host="c", slots=50, in_flight=7, heartbeat_at=EARLIER)
-    found = read_queue_figures()
+    found = fetch_queue_state()
     assert [(worker.host, worker.state) for worker in found.workers] == [
         ("a", "working"),
         ("b", "stopping"),
@@ -103,5 +103,5 @@ def test_a_run_that_is_ready_for_long_without_a_worker_is_unattended(
     make_run(**fields)
     for worker in workers:
         make_worker(**worker)
-    assert read_queue_figures().is_unattended is is_unattended
+    assert fetch_queue_state().is_unattended is is_unattended
     assert runs_without_worker().exists() is is_unattended

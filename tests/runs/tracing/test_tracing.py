@@ -27,7 +27,7 @@ from runs.models import Run, RunStatus
 from runs.recorder import RunRecorder
 from runs.rollup import count_ended_runs
 from runs.stored_history import make_run_id
-from runs.tokens import make_token
+from runs.tokens import create_token
 from runs.tracing import create_tracer
 from runs.tracing.spans import RunTracer, build_ids, describe_call, describe_content, get_request_provider
 from tests.engine.builders import make_attempt, make_flow, make_history, make_step
@@ -306,7 +306,7 @@ def close_provider() -> None:
 @pytest.fixture
 def caller() -> Iterator[Client]:
     make_version()
-    _, token = make_token(user=User.objects.create_superuser("ada"), name="script", scope="run", lifetime=None)
+    _, token = create_token(user=User.objects.create_superuser("ada"), name="script", scope="run", lifetime=None)
     yield Client(headers={"Authorization": f"Bearer {token}"})
     close_provider()
 

@@ -13,7 +13,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection, connections
 
-from runs.models import SigningSecret, TrailEntry, WebhookDelivery, WebhookEndpoint
+from runs.models import AuditEntry, SigningSecret, WebhookDelivery, WebhookEndpoint
 from runs.rollup import count_ended_runs
 from runs.webhooks.deliveries import create_test
 from runs.webhooks.secrets import (
@@ -121,7 +121,7 @@ def test_for_seven_days_either_secret_counts_and_then_the_new_one_alone(make_sig
     rotate_secret(signer)
     rotate_secret(signer, ends_previous=True)
     assert list_secrets(signer)[0] == derive_secret(signer) and after not in list_secrets(signer)
-    assert TrailEntry.objects.filter(action="webhook_secret_changed").count() == 3
+    assert AuditEntry.objects.filter(action="webhook_secret_changed").count() == 3
 
 
 @pytest.mark.sql
