@@ -9,6 +9,7 @@ import os
 import sqlite3
 from collections.abc import Mapping
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -103,6 +104,8 @@ def build_broker(name: str, text: str) -> dict[str, Any]:
         port = 0
     if parts.scheme not in {"redis", "rediss"} or not parts.hostname or not port or not database.isdigit():
         raise ImproperlyConfigured(f"{name} must be redis://user:password@host:6379/0, or rediss:// with TLS.")
+    if find_spec("redis") is None:
+        raise ImproperlyConfigured(f"{name} needs the package for Redis: pip install -r requirements/scale.txt")
     # Taken apart so that the password stands under a name that Django hides on its debug pages.
     return {
         "redis": {

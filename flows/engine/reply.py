@@ -196,7 +196,7 @@ def _find_response_fault(found: Mapping[str, Any], *, has_answer: bool) -> tuple
         return "unreadable_reply", "The response is none of the Responses API: it has no list “output”."
     status = found.get("status")
     if status not in (None, "completed", "incomplete"):
-        return "unreadable_reply", f"The response is not complete: its status is “{str(status)[:100]}”."
+        return "unreadable_reply", f"The response is not complete: its status is “{_quote(str(status))}”."
     if not has_answer:
         return "empty_choices", "The response has no output: the model gave no answer at all."
     return None

@@ -108,7 +108,7 @@ def point_at_what_there_is(case: Any, known: Mapping[str, Any]) -> None:
             case.path_parameters[name] = known[name]
     if isinstance(case.body, dict) and "flow" in case.body:
         case.body = {**case.body, "flow": known["flow"]}
-    if isinstance(case.body, dict) and "flow" in case.body.get("filters", ()):
+    if isinstance(case.body, dict) and "flow" in (case.body.get("filters") or ()):
         case.body = {**case.body, "filters": {**case.body["filters"], "flow": known["flow"]}}
 
 

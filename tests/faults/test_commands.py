@@ -96,26 +96,6 @@ class TestStarts:
         assert said.startswith("CommandError: There is no API key. Set OPENAI_API_KEY ")
         assert installation.count_runs() == {"queued": 1}
 
-    @pytest.mark.parametrize(
-        ("changes", "reason"),
-        [
-            ({"user": "stranger:wrong"}, "stranger"),
-            ({"path": "/no_such_database"}, 'database "no_such_database" does not exist'),
-        ],
-    )
-    def test_a_database_server_that_does_not_let_us_in_is_not_waited_for(
-        self, build: Build, postgres_url: str, changes: dict[str, str], reason: str
-    ) -> None:
-        parts = urlsplit(postgres_url)
-        user, _, host = parts.netloc.rpartition("@")
-        address = parts._replace(
-            netloc=f"{changes.get('user', user)}@{host}", path=changes.get("path", parts.path)
-        ).geturl()
-        said = refuse(build, Backend(address))
-        assert said.startswith("CommandError: The database can't be used: ")
-        assert reason in said and said.endswith(" Check DATABASE_URL.\n")
-        assert said.count("\n") == 1
-
     def test_a_database_server_that_is_away_is_waited_for_until_a_stop(self, build: Build) -> None:
         with Gateway() as nowhere:
             host = build(Backend(f"postgres://user@127.0.0.1:{nowhere.port}/toolflow")).start_host()

@@ -17,7 +17,7 @@ KINDS = list(FaultKind)
 
 
 class FaultsByRun(Faults):
-    """Each run meets faults of one kind, which strike a fifth of its calls."""
+    """Each run meets faults of one kind, which strike the first call that could meet it, and a fifth of the others."""
 
     def __init__(self) -> None:
         super().__init__({})
@@ -25,9 +25,9 @@ class FaultsByRun(Faults):
 
     def draw(self, key: str, time: int) -> Fault | None:
         """The fault that strikes the call with this key, if any."""
-        if draw_fraction(key, time) >= RATE:
-            return None
         kind = KINDS[int(key.split("-")[-3]) % len(KINDS)]
+        if self.drawn[kind] and draw_fraction(key, time) >= RATE:
+            return None
         self.drawn[kind] += 1
         return Fault(kind, retry_after=0.2)
 
