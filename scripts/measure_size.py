@@ -31,7 +31,7 @@ PACKAGES = ("flows/", "runs/", "toolflow_site/")
 FOLDERS = (*PACKAGES, "tests", "templates", "static", "benchmarks", "docs")
 
 _EXECUTION_MODULES = (
-    "attempt_rules", "claiming", "documents", "facets", "group_commit", "limits", "ownership",
+    "attempt_rules", "claiming", "facets", "group_commit", "limits", "ownership",
     "prepared_sql", "queue", "queue_processes", "recorder", "rollup", "run_options",
     "spending", "stored_history", "submission", "sweep", "try_out", "worker",
     "management/commands/run_worker",
