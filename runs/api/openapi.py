@@ -106,9 +106,10 @@ def complete_schema(result: dict[str, Any], **context: Any) -> dict[str, Any]:
         for method, operation in methods.items():
             _complete_operation(method, operation)
     for schema in components["schemas"].values():
-        # Pydantic makes titles of names.
         for part in (schema, *schema.get("properties", {}).values()):
+            # Pydantic makes titles of names. A field with a default is a required one for generators of TypeScript.
             part.pop("title", None)
+            part.pop("default", None)
     components["headers"] = {
         name: {"description": description, "schema": {"type": "string"}} for name, description in _HEADERS.items()
     }
