@@ -1,7 +1,8 @@
 """What runs are filtered by: one filter set for pages, API, exports and bulk actions.
 
-A filter is one attribute of ``RunFilters``. ``fetch_matching_runs`` reads the index of one filter, which has
-``build_streams``, in the order of creation, and checks each run against the others.
+A filter is one attribute of ``RunFilters`` (and a field of ``runs.api.run_filters``, for the reference and for bodies).
+``fetch_matching_runs`` reads the index of one filter, which has ``build_streams``, in the order of creation, and checks
+each run against the others.
 """
 
 from __future__ import annotations

@@ -42,6 +42,7 @@ FILTERS = {
     "flow": _option(str, "The name of a flow."),
     "version": _option(int, "A version of that flow.", min=1),
     "status": _option(str, "One status, or several with commas: failed,errored."),
+    "reason": _option(str, "Ended for this reason, such as step_failed."),
     "severity": _option(str, "With an issue of at least this severity."),
     "audit": _option(str, "With an issue that this audit found."),
     "code": _option(str, "With an issue of this code."),
