@@ -11,7 +11,6 @@ from drf_spectacular.utils import OpenApiParameter
 from runs.api.problems import MEDIA_TYPE
 from runs.api.schema_webhooks import describe_webhooks
 from runs.api.schemas.problems import STATUSES
-from runs.documents.base import DEFAULT_LIMIT, MAX_LIMIT
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Parameters and headers that several operations have
@@ -46,24 +45,6 @@ REPLAYED = _header(
     201,
     202,
 )
-
-LIMIT = OpenApiParameter(
-    "limit",
-    {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT},
-    description="How many items a page has at most.",
-)
-PAGE_PARAMETERS = [
-    LIMIT,
-    *(
-        OpenApiParameter(
-            name,
-            {"type": "integer", "minimum": 1},
-            description=f"Only what is {age} than the item of this number. Follow `next` and `previous` instead.",
-        )
-        for name, age in (("before", "older"), ("after", "newer"))
-    ),
-]
-"""The parameters of a list that is paged by numbers."""
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Every operation

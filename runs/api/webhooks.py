@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import partial
 from http import HTTPStatus
 from typing import Any
@@ -146,7 +146,7 @@ class EndpointDetail(ApiView):
             row.event_types = sorted(set(body.event_types))
         if body.is_enabled is not None:
             row.is_enabled = body.is_enabled
-        _save(row)
+        _save(row, ["url", "event_types", "is_enabled"])
         return _read_endpoint(request, endpoint_id)
 
     @_operation(
@@ -202,10 +202,11 @@ class EndpointRotation(ApiView):
         return RotatedSecret.model_validate({"secret": derive_secret(row), "previous_until": find_overlap_end(row)})
 
 
-def _save(row: EndpointRow) -> None:
+def _save(row: EndpointRow, fields: Collection[str] | None = None) -> None:
+    """Store all columns, or only ``fields``: a secret that is rotated at the same time stays."""
     try:
         with transaction.atomic():
-            row.save()
+            row.save(update_fields=fields)
     except IntegrityError:
         raise Conflict("endpoint-exists", "There is an endpoint with this address and flow already.") from None
 

@@ -47,9 +47,9 @@ FILTERS = {
     "audit": _option(str, "With an issue that this audit found."),
     "code": _option(str, "With an issue of this code."),
     "model": _option(str, "That asked this model."),
-    "label": _option(str, "With this label."),
-    "from_": _option(str, "Created on this day or later.", "--from", metavar="DAY"),
-    "to": _option(str, "Created on this day or before.", "--to", metavar="DAY"),
+    "label": _option(list[str], "With this label; may be repeated."),
+    "from_": _option(str, "Created at this day or time or later.", "--from", metavar="TIME"),
+    "to": _option(str, "Created at this day or time or before.", "--to", metavar="TIME"),
     "cost": _option(str, "That cost more.", metavar="USD"),
     "tokens": _option(int, "That used more tokens."),
     "by": _option(str, "Started by this user.", metavar="USER"),
@@ -68,7 +68,7 @@ def with_options(name: str, options: Mapping[str, Any]) -> Callable[[Callable[..
         @wraps(command)
         def call(**values: Any) -> int:
             given = {option.rstrip("_"): values.pop(option) for option in options}
-            return command(**values, **{name: {key: value for key, value in given.items() if value is not None}})
+            return command(**values, **{name: {key: value for key, value in given.items() if value not in (None, [])}})
 
         signature = inspect.signature(command, eval_str=True)
         own = [parameter for parameter in signature.parameters.values() if parameter.name != name]
@@ -91,7 +91,9 @@ def apply_view(server: Server, filters: dict[str, Any]) -> dict[str, Any]:
     if len(found) > 1:
         listed = ", ".join(f"{view['id']} of {view['created_by']}" for view in found)
         raise ClientError(f"{len(found)} saved views are called “{wanted}”; name one by its number: {listed}.")
-    own = {name: ",".join(value) if isinstance(value, list) else value for name, value in found[0]["filters"].items()}
+    own = dict(found[0]["filters"])
+    if "status" in own:
+        own["status"] = ",".join(own["status"])
     if "flow" in filters:
         # Each flow counts its own versions.
         own.pop("version", None)

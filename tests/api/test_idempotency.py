@@ -73,6 +73,11 @@ class TestSentAgain:
             assert (problem["status"], problem["type"]) == (409, "urn:toolflow:problem:idempotency-key-reused")
         assert Run.objects.count() == 1
 
+    def test_the_same_body_at_another_address_is_refused_too(self, operator: Script, version: FlowVersion) -> None:
+        first, second = make_run(version), make_run(version)
+        assert operator.post(f"runs/{first.pk}/run-again", Idempotency_Key="k").status_code == 202
+        assert operator.post(f"runs/{second.pk}/run-again", Idempotency_Key="k").status_code == 409
+
     def test_a_key_is_the_user_s_whichever_token_is_sent(self, operator: Script, editor: Script) -> None:
         first = operator.post("runs", ORDER, Idempotency_Key="k")
         other = Script(create_token(make_user("operator", "Operator"), name="another"))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from flows.engine.spec import FlowSpec
+from runs.filters import PARAMETERS
 from runs.models import FacetKind, RunStatus
 from tests.api.asking import make_user
 from tests.api.long_work import make_view
@@ -110,9 +111,10 @@ def test_every_filter_has_an_option(terminal: Terminal) -> None:
     terminal.replies = [answer(NO_RUNS)]
     wanted = {"flow": "b", "version": "2", "status": "failed", "severity": "high", "audit": "c", "code": "d"}
     wanted |= {"model": "e", "label": "f", "from": "2026-01-02", "to": "2026-01-03", "cost": "0.1", "tokens": "5"}
-    wanted |= {"by": "g"}
+    wanted |= {"by": "g", "reason": "cancelled"}
     terminal.run("runs", "--search", "a", *(part for name, text in wanted.items() for part in (f"--{name}", text)))
     assert dict(terminal.asked[0].url.params) == {**wanted, "q": "a", "limit": "20"}
+    assert {*wanted, "q"} == {*PARAMETERS}
 
 
 def test_a_saved_view_gives_filters_that_others_beside_it_replace(site: Terminal) -> None:

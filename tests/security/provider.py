@@ -33,7 +33,7 @@ class FakeProvider:
     """Says of everybody who comes along what ``claims`` says; ``token`` replaces parts of the id token."""
 
     def __init__(self, port: int) -> None:
-        self.issuer = f"http://127.0.0.1:{port}"
+        self.issuer = self.described_issuer = f"http://127.0.0.1:{port}"
         self.key = make_key()
         self.signs_with = self.key
         self.claims: dict[str, Any] = {"sub": "1", "email": "olga@example.com", "email_verified": True}
@@ -64,7 +64,7 @@ class FakeProvider:
             case "/.well-known/openid-configuration":
                 ends = {"authorization": "authorize", "token": "token", "userinfo": "userinfo"}
                 document = {f"{name}_endpoint": f"{self.issuer}/{end}" for name, end in ends.items()}
-                return 200, {"issuer": self.issuer, "jwks_uri": f"{self.issuer}/keys", **document}
+                return 200, {"issuer": self.described_issuer, "jwks_uri": f"{self.issuer}/keys", **document}
             case "/keys":
                 public = json.loads(RSAAlgorithm.to_jwk(self.key.public_key()))
                 return 200, {"keys": [{**public, "kid": "one", "alg": "RS256", "use": "sig"}]}

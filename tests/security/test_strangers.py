@@ -197,7 +197,9 @@ def test_a_provider_describes_itself_once_an_hour_and_is_said_to_be_away_if_it_d
     provider.is_down = True
     client = Client()
     assert "Example ID does not answer" in read_refusal(client, client.get("/accounts/oidc/"))
-    provider.is_down = False
+    provider.is_down, provider.described_issuer = False, "https://other.example.com"
+    assert "Example ID does not answer" in read_refusal(client, client.get("/accounts/oidc/"))
+    provider.described_issuer = provider.issuer
     provider.asked.clear()
     for _ in range(3):
         assert Client().get("/accounts/oidc/")["Location"].startswith(provider.issuer)

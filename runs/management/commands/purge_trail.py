@@ -10,6 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
 from django.utils import timezone
 
+from flows.models import MAX_KEEP_DAYS
 from runs.audit_log.events import AuditAction, log_audit_event
 from runs.models import AuditEntry
 
@@ -27,8 +28,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         days: int = options["days"]
-        if days < MIN_DAYS:
-            raise CommandError(f"--days is {days}; entries of the last {MIN_DAYS} days are always kept.")
+        if not MIN_DAYS <= days <= MAX_KEEP_DAYS:
+            raise CommandError(f"--days is {days}; it can be {MIN_DAYS} to {MAX_KEEP_DAYS}.")
         before = timezone.now() - timedelta(days=days)
         if options["dry_run"]:
             count = AuditEntry.objects.filter(at__lt=before).count()

@@ -235,7 +235,16 @@ class TestAllowance:
         assert list_permitted(URL("https://inside.example.com/"), addresses, load_allowance()) == addresses[:2]
 
     @pytest.mark.parametrize(
-        "address", ["169.254.169.254", "::ffff:169.254.169.254", "100.100.100.200", "168.63.129.16"]
+        "address",
+        [
+            "169.254.169.254",
+            "::ffff:169.254.169.254",
+            "64:ff9b::a9fe:a9fe",
+            "64:ff9b:1::a9fe:a9fe",
+            "2002:a9fe:a9fe::1",
+            "100.100.100.200",
+            "168.63.129.16",
+        ],
     )
     def test_nothing_opens_where_clouds_keep_the_secrets_of_a_machine(self, settings: Any, address: str) -> None:
         host = f"[{address}]" if ":" in address else address
