@@ -44,8 +44,6 @@ from runs.search import SearchQuery, fetch_matching_among, fetch_matching_ids, p
 
 PAGING = ("before", "after")
 """Names in addresses that may stand beside filters: the number of the run that a page ends above or begins below."""
-WINDOW = 3_000
-"""Runs that are checked for one page at most: in less than 100 ms, also if two filters ask for the same issue."""
 MAX_HITS = 20_000
 """Runs that hold what is searched for and are looked up all at once."""
 MATCH_BATCH = 1_000
@@ -317,7 +315,7 @@ def fetch_matching_runs(
         streams = [Stream(Run.objects.all())]
     ask = partial(_scan, filters, newest=newest, limit=limit)
     if not text:
-        return ask(streams, index, before=before, after=after, looks=[max(paging.FIRST_SCAN_SIZE, limit), WINDOW])
+        return ask(streams, index, before=before, after=after)
     query = parse_search(text)
     select: Callable[[Sequence[int]], set[int]] | None = partial(_select_matching, query, limit)
     found = ask(streams, index, before=before, after=after, select=select, looks=[max(paging.FIRST_SCAN_SIZE, limit)])
@@ -329,7 +327,7 @@ def fetch_matching_runs(
         streams, index = [Stream(Run.objects.filter(pk__in=hits.ids))], ""
         select = None if hits.is_exact else select
     start: dict[str, Any] = {"before" if after is None else "after": found.searched_to}
-    rest = ask(streams, index, **start, select=select, looks=[WINDOW])
+    rest = ask(streams, index, **start, select=select, looks=[paging.WINDOW])
     both = [*found.positions, *rest.positions] if after is None else [*rest.positions, *found.positions]
     # A page that is full now may hold fewer of the last look.
     kept = both[:limit] if after is None else both[-limit:]

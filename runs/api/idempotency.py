@@ -49,7 +49,7 @@ _Method = Callable[Concatenate[_View, Request, _Args], HttpResponseBase]
 def idempotent(method: _Method[_View, _Args]) -> _Method[_View, _Args]:
     """A method of a view that gives a request with a known ``Idempotency-Key`` the answer that it got before.
 
-    With a key the method runs in one transaction, and what it writes is kept only if it answers 2xx or 3xx.
+    With a key the method runs in one transaction, which is undone where it raises.
     Raises ``ApiProblem`` (400) for a key that is not valid, ``Conflict`` (409) if the key was used for something else,
     ``ApiProblem`` (409) if the first request with it is still under way.
     """
@@ -68,9 +68,6 @@ def idempotent(method: _Method[_View, _Args]) -> _Method[_View, _Args]:
             if stored is not None and stored.created_at >= timezone.now() - KEPT_FOR:
                 return _replay(stored, request)
             response = _render(method(view, request, *args, **kwargs), request)
-            if response.status_code >= HTTPStatus.BAD_REQUEST:
-                transaction.set_rollback(True)
-                return response
             if stored is not None:
                 stored.delete()
             _store(request, key, response)

@@ -27,6 +27,7 @@ MIN_PREFIX_LENGTH = 2
 # Scripts without spaces: Thai, Lao, Burmese, Khmer, Japanese and Chinese. Each character is a word, and neighbours are
 # found as a phrase.
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff"
+_UNSPACED_WORD = re.compile(f"[{_UNSPACED}]")
 _WORD = re.compile(rf"[^\W_{_UNSPACED}]+|(?!_)\w")
 _QUOTES = '"“”„«»'
 _TERM = re.compile(
@@ -98,7 +99,8 @@ def parse_search(text: str) -> SearchQuery:
             continue
         # “INV-*” asks for any word after “INV”: there is no word yet that could begin so.
         is_starred = bool(match["star"]) or part.endswith("*")
-        is_prefix = is_starred and part.rstrip("*")[-1:].isalnum()
+        # A character of a script without spaces is a whole word.
+        is_prefix = is_starred and part.rstrip("*")[-1:].isalnum() and not _UNSPACED_WORD.fullmatch(words[-1])
         if is_prefix and len(words[-1]) < MIN_PREFIX_LENGTH:
             raise ValueError(f"“{words[-1]}*” is too short: at least {MIN_PREFIX_LENGTH} characters stand before “*”.")
         (unwanted if match["minus"] else wanted).append(Term(words, is_prefix))

@@ -78,7 +78,7 @@ class TestPages:
         self, viewer: Script, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(paging, "FIRST_SCAN_SIZE", 2)
-        monkeypatch.setattr("runs.filters.WINDOW", 4)
+        monkeypatch.setattr(paging, "WINDOW", 4)
         version = make_version(make_page_flow())
         label, code = (FacetKind.LABEL, "a"), (FacetKind.CODE, "c")
         rare = make_listed_run(version, facets=[label, code])

@@ -57,7 +57,7 @@ def test_filters_are_chosen_shown_and_taken_away(admin_page: Page) -> None:
 
 def test_a_page_keeps_searching_by_itself(admin_page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paging, "FIRST_SCAN_SIZE", 0)
-    monkeypatch.setattr("runs.filters.WINDOW", PAGE_SIZE + 1)
+    monkeypatch.setattr(paging, "WINDOW", PAGE_SIZE + 1)
     oldest = make_run(cost=2)
     for _ in range(5 * PAGE_SIZE):
         make_run(oldest.version)

@@ -200,7 +200,7 @@ class TestFinding:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(paging, "FIRST_SCAN_SIZE", 10)
-        monkeypatch.setattr("runs.filters.WINDOW", 20)
+        monkeypatch.setattr(paging, "WINDOW", 20)
         version = make_version(make_page_flow())
         runs = [make_listed_run(version, cost=5 if n in (3, 95, 99) else None).pk for n in range(100)]
         filters = RunFilters("cost=1&flow=colour-theme")
@@ -265,7 +265,7 @@ def test_a_search_finds_every_run_once_both_ways_in_the_order_of_lists(
     monkeypatch: pytest.MonkeyPatch, window: int
 ) -> None:
     monkeypatch.setattr(paging, "FIRST_SCAN_SIZE", 2)
-    monkeypatch.setattr("runs.filters.WINDOW", window)
+    monkeypatch.setattr(paging, "WINDOW", window)
     ids = [make_stored_run(input={"text": text}).pk for text in ("old tea", "tea old", *["tea"] * 5)]
     index_runs(ids)
     for text, found in (("old", ids[:2]), ('"old tea"', ids[:1]), ("tea -old", ids[2:]), ('tea -"old tea"', ids[1:])):

@@ -20,6 +20,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
+from runs import paging
 from runs.exports import streaming
 from runs.exports.formats import format_text_cell
 from runs.filters import fetch_matching_runs
@@ -92,6 +93,17 @@ def test_a_row_has_what_is_known_of_a_run(viewer: Client) -> None:
         "model": "gpt-4.1",
     }.items() <= row.items()
     assert json.loads(row["input"]) == {"topic": "tea"}
+
+
+def test_filters_that_rarely_match_are_followed_to_the_end(viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streaming, "BATCH_SIZE", 2)
+    monkeypatch.setattr(paging, "FIRST_SCAN_SIZE", 2)
+    monkeypatch.setattr(paging, "WINDOW", 3)
+    wanted = [make_stored_run(cost=Decimal(5)).pk for _ in range(2)]
+    for _ in range(20):
+        make_stored_run(cost=Decimal(1))
+    rows = read_csv(download(viewer, "csv?cost=2"))
+    assert [row["run"] for row in rows] == [str(pk) for pk in reversed(wanted)]
 
 
 @pytest.mark.parametrize(

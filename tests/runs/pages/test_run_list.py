@@ -156,7 +156,7 @@ class TestPages:
         self, viewer: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(paging, "FIRST_SCAN_SIZE", 0)
-        monkeypatch.setattr("runs.filters.WINDOW", PAGE_SIZE)
+        monkeypatch.setattr(paging, "WINDOW", PAGE_SIZE)
         version = make_version()
         oldest = make_run(version, cost=2)
         for _ in range(3 * PAGE_SIZE):
