@@ -15,11 +15,11 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils import timezone
 
+from runs import formatting
 from runs.admin.history import column
 from runs.audit_log.events import AuditAction, log_audit_event
 from runs.audit_log.sign_ins import end_sessions
 from runs.models import ApiToken, ProviderIdentity
-from runs.pages import figures
 from runs.tokens import revoke_tokens
 
 CHANGE_USERS = "auth.change_user"
@@ -63,7 +63,7 @@ class AccountAdmin(_UserAdmin):
     def member_of(self, user: User) -> str:
         """The names of the user's groups."""
         names = sorted(group.name for group in user.groups.all())
-        return ", ".join(names) or ("Superuser" if user.is_superuser else figures.NOTHING)
+        return ", ".join(names) or ("Superuser" if user.is_superuser else formatting.NOTHING)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Superusers are for superusers."""
@@ -94,7 +94,7 @@ class AccountAdmin(_UserAdmin):
     def end_all_sessions(self, request: HttpRequest, users: QuerySet[User]) -> None:
         """Sign the chosen users out of all browsers."""
         count = sum(end_sessions(user=user) for user in self._list_changeable(request, users))
-        messages.success(request, f"{figures.format_plural(count, 'session')} ended.")
+        messages.success(request, f"{formatting.format_plural(count, 'session')} ended.")
 
     @admin.action(description="Unlink from the sign-in provider", permissions=["change"])
     @transaction.atomic
@@ -106,7 +106,7 @@ class AccountAdmin(_UserAdmin):
                 unlinked += 1
                 log_audit_event(action=AuditAction.ACCOUNT_UNLINKED, about=user)
                 end_sessions(user=user)
-        messages.success(request, f"{figures.format_plural(unlinked, 'account')} unlinked.")
+        messages.success(request, f"{formatting.format_plural(unlinked, 'account')} unlinked.")
 
     def _list_changeable(self, request: HttpRequest, users: QuerySet[User]) -> list[User]:
         """Those that this administrator may change; a message names the others."""
@@ -156,7 +156,7 @@ class ApiTokenAdmin(_TokenAdmin):
             context |= {"title": "Revoke tokens", "action_name": helpers.ACTION_CHECKBOX_NAME}
             return TemplateResponse(request, "admin/runs/apitoken/revoke.html", context)
         count = revoke_tokens(tokens.select_related("user"))
-        sentence = f"{figures.format_plural(count, 'token')} revoked." if count else "None of them could be revoked."
+        sentence = f"{formatting.format_plural(count, 'token')} revoked." if count else "None of them could be revoked."
         self.message_user(request, sentence, messages.SUCCESS if count else messages.WARNING)
         return None
 

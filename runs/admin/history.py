@@ -19,9 +19,9 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.text import slugify
 
+from runs import formatting
 from runs.history.json_lines import list_json, show_invisible
 from runs.models import Run
-from runs.pages import figures
 from runs.templatetags import toolflow
 
 MAX_LISTED = 10_000
@@ -56,13 +56,13 @@ def document(title: str, path: str) -> Callable[[Any], str]:
 def _format_value(value: Any) -> str:
     match value:
         case None | "":
-            return figures.NOTHING
+            return formatting.NOTHING
         case SafeString():
             return value
         case datetime():
             return toolflow.moment(value)
         case int():
-            return figures.format_count(value)
+            return formatting.format_count(value)
     return show_invisible(str(value))
 
 

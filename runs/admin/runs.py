@@ -14,15 +14,15 @@ from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
 from flows.engine.spec import StepSpec
+from runs import formatting
 from runs.admin import filters
 from runs.admin.filters import ChoiceFilter, IssueSeverityFilter, IssueTextFilter, OutcomeFilter, filter_by
 from runs.admin.history import HistoryAdmin, column, document, section
+from runs.history.issue_links import anchor_attempt
 from runs.history.json_lines import show_invisible
 from runs.models import Attempt, EndReason, Issue, Run, RunStatus
-from runs.pages import figures
 from runs.pages.attempt_view import view_attempt
 from runs.pages.badges import SEVERITIES
-from runs.pages.issue_links import anchor_attempt
 from runs.pages.run_page import run_issue_counts, run_state
 from runs.templatetags import toolflow
 
@@ -62,7 +62,7 @@ class RunAdmin(HistoryAdmin):
         column("Status", lambda run: toolflow.state(run_state(run))),
         column("Issues", lambda run: toolflow.issue_counts(run_issue_counts(run))),
         column("Tokens", "total_tokens"),
-        column("Cost", lambda run: figures.format_cost(run.cost, run.unpriced_count)),
+        column("Cost", lambda run: formatting.format_cost(run.cost, run.unpriced_count)),
         column("Started by", "started_by"),
     )
     list_display = ("__str__", column("Version", "version.number"), *_facts, column("Created", "created_at"))
@@ -109,7 +109,7 @@ def _count_issues(attempt: Attempt) -> SafeString:
 
 def _show_cost(attempt: Attempt) -> str:
     usage = getattr(attempt, "usage", None)
-    return figures.format_cost(usage.cost, usage.unpriced) if usage else figures.NOTHING
+    return formatting.format_cost(usage.cost, usage.unpriced) if usage else formatting.NOTHING
 
 
 def _link_attempt(attempt: Attempt) -> SafeString:
@@ -182,7 +182,7 @@ class AttemptAdmin(HistoryAdmin):
 def _link_alike(name: str, value: str) -> str:
     """A link to all issues with the same value."""
     if not value:
-        return figures.NOTHING
+        return formatting.NOTHING
     address = f"{reverse('admin:runs_issue_changelist')}?{urlencode({name: value})}"
     return format_html('<a href="{}">{}</a>', address, show_invisible(value))
 

@@ -22,9 +22,9 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from runs.audit_log.events import AuditAction, log_audit_event
 from runs.audit_log.sign_ins import ADDRESS, BROWSER, SINCE
+from runs.formatting import format_plural
 from runs.models import ApiToken, BrowserSession
 from runs.pages.access import require_sign_in
-from runs.pages.figures import format_plural
 from runs.tokens import revoke_tokens
 
 MOST_LISTED = 50

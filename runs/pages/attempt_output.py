@@ -10,11 +10,10 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import path, reverse
 from django.views.decorators.http import require_safe
 
+from runs.history.issue_links import address_issue, anchor_attempt, find_pages, join_address
 from runs.models import Issue, Run
 from runs.pages.access import require_permission
 from runs.pages.attempt_parts import find_attempt, is_on_page_of
-from runs.pages.issue_links import address_issue, anchor_attempt, join_address
-from runs.pages.issue_pages import find_pages
 from runs.pages.run_page import find_run_page
 from runs.pages.wanted_attempts import Wanted
 

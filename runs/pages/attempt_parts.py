@@ -11,10 +11,10 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from runs import models
+from runs.history.issue_links import anchor_attempt
 from runs.history.json_lines import list_json, list_text
 from runs.pages.access import require_permission
 from runs.pages.call_history import load_call_history
-from runs.pages.issue_links import anchor_attempt
 from runs.pages.model_request import read_model_request
 from runs.pages.severity_filter import read_hidden
 

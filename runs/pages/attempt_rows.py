@@ -16,8 +16,8 @@ from django.db.models.functions import Cast, Coalesce
 from django.db.models.sql.compiler import SQLCompiler
 
 from runs import models
-from runs.pages.cut_texts import LONGEST_CONTEXT, LONGEST_TEXT, MOST_SUGGESTIONS
-from runs.pages.issue_links import anchor_attempt
+from runs.history.issue_links import anchor_attempt
+from runs.history.texts import LONGEST_CONTEXT, LONGEST_TEXT, MOST_SUGGESTIONS
 
 _MOST_SHOWN = MOST_SUGGESTIONS * LONGEST_TEXT + 2 * LONGEST_CONTEXT
 """Characters that a page shows of what an issue says beside its description."""

@@ -10,15 +10,14 @@ from typing import Any, Protocol
 
 from flows.engine.history import COUNTED, UNREPORTED_USAGE, TokenUsage
 from runs import models
+from runs.history.feedback import ToldFeedback
+from runs.history.issue_links import IssuePages, anchor_attempt, count_page, list_page, name_issue
 from runs.history.json_lines import Listing, Place, list_json, list_text, show_invisible
+from runs.history.lifecycle import FixedIssues, Lifecycle, StepIssues
+from runs.history.output_diff import OutputDiff, compare_outputs
+from runs.history.texts import LONGEST_CONTEXT, MOST_SUGGESTIONS, SHORT_TEXT, CutText, cut_text
 from runs.models import Run
 from runs.pages.badges import SEVERITIES
-from runs.pages.cut_texts import LONGEST_CONTEXT, MOST_SUGGESTIONS, SHORT_TEXT, CutText, cut_text
-from runs.pages.issue_lifecycle import FixedIssues, Lifecycle, StepIssues
-from runs.pages.issue_links import anchor_attempt, name_issue
-from runs.pages.issue_pages import IssuePages, count_page, list_page
-from runs.pages.output_diff import OutputDiff, compare_outputs
-from runs.pages.told_feedback import ToldFeedback
 from runs.stored_history import read_usage
 
 RUNNING = "running"

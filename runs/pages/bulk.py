@@ -24,10 +24,10 @@ from runs.bulk_actions.requests import (
     request_bulk_action,
 )
 from runs.filters import RunFilters, fetch_newest_run_number
+from runs.formatting import format_count, format_plural
 from runs.models import BulkAction, BulkKind, Worker
 from runs.pages.access import require_permission
 from runs.pages.exact_filters import read_exact_filters
-from runs.pages.figures import format_count, format_plural
 from runs.paging import MAX_NUMBER
 
 MAX_LISTED = 50

@@ -10,11 +10,10 @@ from flows.engine import history as engine
 from flows.engine.history import History, Outcome
 from flows.engine.prompt import build_sections
 from runs import models
-from runs.pages.issue_links import IssueLink, link_issue
-from runs.pages.issue_pages import find_pages
+from runs.history.feedback import ToldFeedback, find_told_feedback
+from runs.history.issue_links import IssueLink, find_pages, link_issue
 from runs.pages.known_steps import read_spec
 from runs.pages.model_request import Told
-from runs.pages.told_feedback import ToldFeedback, find_told_feedback
 from runs.stored_history import read_issue
 
 

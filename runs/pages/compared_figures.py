@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import TypeVar
 
 from flows.engine.history import TokenUsage
-from runs.pages.figures import format_cost, format_count, format_duration
+from runs.formatting import format_cost, format_count, format_duration
 
 Counts = tuple[tuple[str, int], ...]
 """Numbers of issues by severity, the gravest first."""

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from django.urls import reverse
 
 from runs import models
+from runs.history.issue_links import anchor_issue, name_issue
 from runs.history.json_lines import Listing, Place, show_invisible
+from runs.history.texts import MOST_SUGGESTIONS, SHORT_TEXT, CutText, cut_text
 from runs.pages.attempt_view import IssueMark
 from runs.pages.badges import SEVERITIES
-from runs.pages.cut_texts import MOST_SUGGESTIONS, SHORT_TEXT, CutText, cut_text
-from runs.pages.issue_links import anchor_issue, name_issue
 
 MOST_ISSUES = 50
 """Issues of one attempt that are listed."""

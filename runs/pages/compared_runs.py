@@ -8,13 +8,13 @@ from datetime import datetime
 
 from flows.engine.differences import Change, compare_specs, summarise_changes
 from flows.engine.history import TokenUsage
+from runs.history.output_diff import OutputDiff, compare_outputs
+from runs.history.texts import LONGEST_SENTENCE, CutText, cut_text
 from runs.models import Run
 from runs.pages.attempt_view import list_output
 from runs.pages.compared_figures import Figure, compare_counts, compare_durations, compare_issues, compare_usage
 from runs.pages.compared_rows import RunRows, load_rows
 from runs.pages.compared_steps import StepComparison, compare_steps
-from runs.pages.cut_texts import LONGEST_SENTENCE, CutText, cut_text
-from runs.pages.output_diff import OutputDiff, compare_outputs
 from runs.pages.run_page import run_duration, run_issue_counts, run_state
 
 

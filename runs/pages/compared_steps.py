@@ -11,13 +11,13 @@ from django.template.defaultfilters import filesizeformat
 from flows.engine.history import UNREPORTED_USAGE, TokenUsage, sum_usage
 from runs import models
 from runs.history.json_lines import Listing
+from runs.history.output_diff import OutputDiff, compare_outputs
 from runs.pages.attempt_rows import read_outputs
 from runs.pages.attempt_view import IssueMark, list_what_came
 from runs.pages.badges import SEVERITIES
 from runs.pages.compared_figures import Counts, Figure, compare_counts, compare_durations, compare_issues, compare_usage
 from runs.pages.compared_issues import IssueLine, list_issues, mark_lines, name_part
 from runs.pages.compared_rows import Room, RunRows, StepPair, count_issues, find_outputs, pair_run_steps, read_issues
-from runs.pages.output_diff import OutputDiff, compare_outputs
 from runs.stored_history import read_usage
 
 

@@ -10,10 +10,10 @@ from typing import Any
 from django.forms import ChoiceField
 
 from runs.filters import RunFilters
+from runs.formatting import format_budget, format_count
 from runs.history.json_lines import show_invisible
 from runs.models import RunStatus
 from runs.pages.badges import SEVERITIES
-from runs.pages.figures import format_budget, format_count
 
 
 @dataclass(frozen=True, slots=True)

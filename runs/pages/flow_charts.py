@@ -6,11 +6,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from runs.formatting import format_cost, format_count, format_duration, format_plural, format_share, format_short_count
 from runs.pages.badges import STATES, Badge
 from runs.pages.day_charts import DayColumns, DayLines, Mark, plot_columns, plot_durations, plot_rates
-from runs.pages.figures import format_cost, format_count, format_duration, format_plural, format_short_count
 from runs.pages.periods import describe_slot
-from runs.pages.shares import format_share
 from runs.statistics.sums import TITLES, Period, RunSums, StepSums, Use, use_of_runs
 
 STATUSES = ("succeeded", "failed", "errored", "cancelled")

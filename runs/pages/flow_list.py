@@ -13,8 +13,8 @@ from django.db.models import OuterRef, Subquery
 from django.urls import reverse
 
 from flows.models import Flow
+from runs.formatting import NOTHING, format_count
 from runs.models import DailyRuns, Run
-from runs.pages.figures import NOTHING, format_count
 from runs.pages.run_page import run_state
 from runs.pages.small_charts import Sparkline, plot_sparkline
 from runs.statistics.sums import Period, RunSums, last_days, sum_by_slot

@@ -10,8 +10,8 @@ from flows.engine import prompt
 from flows.engine.json_values import parse_object
 from flows.engine.model_api import MESSAGE_FIELDS, list_messages
 from flows.engine.prompt import PromptSection, join_parts, render_issue
+from runs.history.issue_links import IssueLink
 from runs.history.json_lines import Listing, list_json, list_text, show_invisible
-from runs.pages.issue_links import IssueLink
 
 LONGEST_OUTPUT = 8_000
 """Characters that are shown of an earlier output in a message; it is shown whole in its own attempt."""

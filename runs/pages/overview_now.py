@@ -13,9 +13,9 @@ from typing import Any
 
 from django.template.loader import render_to_string
 
+from runs.history.texts import SHORT_TEXT
 from runs.models import Run, RunStatus
 from runs.models.run import RunQuerySet
-from runs.pages.cut_texts import SHORT_TEXT
 from runs.pages.list_links import link_runs
 from runs.pages.run_page import run_state
 from runs.pages.verdict import read_verdict

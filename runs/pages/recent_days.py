@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from runs.pages.figures import NOTHING, format_cost, format_count
+from runs.formatting import NOTHING, format_cost, format_count
 from runs.pages.flow_charts import Chart, ChartMaker
 from runs.pages.small_charts import Sparkline, plot_sparkline
 from runs.statistics.figures import CHART_DAYS, FlowDay, Today, compare_today, load_flow_days

@@ -8,9 +8,9 @@ from decimal import Decimal
 
 from django.conf import settings
 
+from runs import formatting
 from runs.history.json_lines import show_invisible
 from runs.models import Priority, Run, RunStatus
-from runs.pages import figures
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +53,15 @@ def list_limits(run: Run) -> tuple[Limit, ...]:
         icon = "chevron-double-up" if run.priority == Priority.HIGH else "chevron-double-down"
         limits.append(Limit(icon, f"{Priority(run.priority).label} priority"))
     if run.token_budget is not None:
-        used, budget = figures.format_count(run.total_tokens), figures.format_count(run.token_budget)
+        used, budget = formatting.format_count(run.total_tokens), formatting.format_count(run.token_budget)
         limits.append(Limit("calculator", f"{used} of {budget} tokens"))
     if run.cost_budget is not None:
         # Nothing used costs nothing; what was used at an unknown price stays unknown.
         cost = Decimal(0) if run.cost is None and not run.unpriced_count else run.cost
-        used, budget = figures.format_cost(cost, run.unpriced_count), figures.format_budget(run.cost_budget)
+        used, budget = formatting.format_cost(cost, run.unpriced_count), formatting.format_budget(run.cost_budget)
         limits.append(Limit("currency-dollar", f"{used} of {budget}"))
     if run.time_limit is not None:
-        length = figures.format_duration(run.time_limit.total_seconds())
+        length = formatting.format_duration(run.time_limit.total_seconds())
         words = f"Time limit {length.removesuffix(' 00 s').removesuffix(' 00 min').removesuffix(' 00 h')}"
         if run.deadline_at is None or run.has_ended:
             limits.append(Limit("clock", words))

@@ -21,7 +21,11 @@ from django.utils import timezone
 from flows.engine.history import UNDECIDED, TokenUsage, sum_usage
 from flows.engine.spec import FlowSpec
 from runs import models
+from runs.history.feedback import find_told_feedback
+from runs.history.issue_links import MOST_ISSUES, anchor_attempt, list_page
 from runs.history.json_lines import Listing, list_json
+from runs.history.lifecycle import StepIssues
+from runs.history.retry_cost import RetryBill, bill_run
 from runs.models import Run, RunStatus
 from runs.pages.attempt_rows import (
     complete_issues,
@@ -35,14 +39,9 @@ from runs.pages.attempt_rows import (
 )
 from runs.pages.attempt_view import RUNNING, AttemptView, view_attempt
 from runs.pages.badges import SEVERITIES
-from runs.pages.issue_lifecycle import StepIssues
-from runs.pages.issue_links import anchor_attempt
-from runs.pages.issue_pages import MOST_ISSUES, list_page
 from runs.pages.known_steps import KnownStep, list_steps, read_spec
 from runs.pages.opened_attempts import Openable, OpenedAttempts, choose_open
-from runs.pages.retry_bill import RetryBill, bill_run
 from runs.pages.run_limits import Limit, Waiting, list_limits, view_waiting
-from runs.pages.told_feedback import find_told_feedback
 from runs.pages.traced_issues import trace_steps
 from runs.pages.verdict import Verdict, read_verdict
 from runs.pages.wanted_attempts import Wanted

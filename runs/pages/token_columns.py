@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from runs.formatting import format_count, format_short_count
 from runs.pages.day_charts import Tick
-from runs.pages.figures import format_count, format_short_count
 from runs.pages.small_charts import format_number
 
 COLUMN_AREA = 150

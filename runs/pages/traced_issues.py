@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from runs import models
-from runs.pages.issue_lifecycle import Judged, StepIssues, StepTrace, count_issues
+from runs.history.lifecycle import Judged, StepIssues, StepTrace, count_issues
 
 ROOM = 150_000
 """Bytes of a step's stored outputs that are looked into for items that moved; others are taken for fixed and new."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from runs.history.issue_links import anchor_attempt
+from runs.history.texts import LONGEST_SENTENCE, CutText, cut_text
 from runs.models import Run
-from runs.pages.cut_texts import LONGEST_SENTENCE, CutText, cut_text
-from runs.pages.issue_links import anchor_attempt
 
 
 @dataclass(frozen=True, slots=True)

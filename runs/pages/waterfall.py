@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 from flows.engine.errors import ModelErrorCode
 from flows.engine.history import Outcome
+from runs.formatting import format_duration, format_elapsed
+from runs.history.issue_links import anchor_attempt
 from runs.pages.badges import STATES
 from runs.pages.day_charts import Tick
-from runs.pages.elapsed import format_elapsed
-from runs.pages.figures import format_duration
-from runs.pages.issue_links import anchor_attempt
 from runs.pages.small_charts import format_number
 
 ROW_HEIGHT = 22

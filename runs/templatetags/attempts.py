@@ -14,11 +14,11 @@ from typing import Any
 from django import template
 from django.utils.safestring import SafeString, mark_safe
 
+from runs.formatting import NOTHING, format_cost, format_count, format_duration, format_plural
 from runs.history.json_lines import LONG_TEXT, Listing, show_invisible
+from runs.history.output_diff import Change, DiffLine, OutputDiff
 from runs.pages.attempt_view import AttemptView, IssueMark
 from runs.pages.badges import STATES
-from runs.pages.figures import NOTHING, format_cost, format_count, format_duration, format_plural
-from runs.pages.output_diff import Change, DiffLine, OutputDiff
 from runs.pages.run_page import StepView
 from runs.templatetags.toolflow import TALL, draw_marked_line, icon, issue_counts, moment, running_for, state
 

@@ -12,7 +12,7 @@ from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
-from runs.pages import figures, shares
+from runs import formatting
 from runs.pages.badges import SEVERITIES
 from runs.pages.day_charts import DayColumns, DayLines, Frame
 from runs.pages.flow_charts import Chart
@@ -25,25 +25,25 @@ register = template.Library()
 @register.filter
 def share(fraction: float | None) -> str:
     """A fraction of one in whole per cent."""
-    return shares.format_share(fraction)
+    return formatting.format_share(fraction)
 
 
 @register.filter
 def mean(value: float | None) -> str:
     """A mean of counts."""
-    return shares.format_mean(value)
+    return formatting.format_mean(value)
 
 
 @register.filter
 def large(count: int | None) -> str:
     """A count, short where it is long."""
-    return shares.format_large(count)
+    return formatting.format_large(count)
 
 
 @register.simple_tag(takes_context=True)
 def price(context: dict[str, Any], amount: Decimal | None, unpriced: int = 0) -> str:
     """US dollars, ``≥`` where attempts are missing in them; a dash for simulated runs, which cost nothing."""
-    return figures.NOTHING if context.get("is_simulated") else figures.format_cost(amount, unpriced)
+    return formatting.NOTHING if context.get("is_simulated") else formatting.format_cost(amount, unpriced)
 
 
 @register.simple_tag
@@ -56,14 +56,14 @@ def severity_badge(name: str) -> SafeString:
 @register.simple_tag
 def ticking_since(value: datetime, now: datetime) -> SafeString:
     """How long something goes on since ``value``; a script keeps counting. The exact time is in its title."""
-    text = figures.format_duration((now - value).total_seconds())
+    text = formatting.format_duration((now - value).total_seconds())
     return _build_time(value, "length", text)
 
 
 @register.simple_tag
 def ageing(value: datetime, now: datetime) -> SafeString:
     """How long ago something was, coarsely; a script keeps it right. The exact time is in its title."""
-    return _build_time(value, "age", f"{figures.format_age(max(now - value, timedelta(0)))} ago")
+    return _build_time(value, "age", f"{formatting.format_age(max(now - value, timedelta(0)))} ago")
 
 
 def _build_time(value: datetime, kind: str, text: str) -> SafeString:
@@ -145,7 +145,7 @@ def day_rows(chart: Chart) -> SafeString:
     html = "".join(
         f'<tr><th scope="row">{row.words}</th>'
         f"{_build_cells(row.cells) or nothing}"
-        f"<td>{escape(row.note or figures.NOTHING)}</td></tr>"
+        f"<td>{escape(row.note or formatting.NOTHING)}</td></tr>"
         for row in chart.rows
     )
     return mark_safe(html)  # noqa: S308  # what isn't written here is escaped

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 from django import template
 from django.utils.safestring import SafeString, mark_safe
 
+from runs.formatting import format_count, format_plural
+from runs.history.issue_links import IssueLink, join_address
 from runs.history.json_lines import Listing
+from runs.history.lifecycle import FixedIssues, Lifecycle, Mark
+from runs.history.texts import CutText
 from runs.pages.attempt_view import AttemptView, IssueView
 from runs.pages.badges import SEVERITIES
-from runs.pages.cut_texts import CutText
-from runs.pages.figures import format_count, format_plural
-from runs.pages.issue_lifecycle import FixedIssues, Lifecycle, Mark
-from runs.pages.issue_links import IssueLink, join_address
 from runs.templatetags.toolflow import draw_text, icon, listing, severity_icon
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from html import escape
 from django import template
 from django.utils.safestring import SafeString, mark_safe
 
-from runs.pages.figures import NOTHING, format_count, format_plural
-from runs.pages.retry_bill import BillRow
+from runs.formatting import NOTHING, format_count, format_plural
+from runs.history.retry_cost import BillRow
 from runs.pages.token_columns import Column, TokenColumns
 from runs.pages.waterfall import Waterfall, WaterfallRow
 

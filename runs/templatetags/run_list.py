@@ -18,9 +18,9 @@ from django.utils import timezone
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString, mark_safe
 
+from runs import formatting
+from runs.history.issue_links import anchor_attempt
 from runs.history.json_lines import show_invisible
-from runs.pages import figures
-from runs.pages.issue_links import anchor_attempt
 from runs.pages.run_list import RunList, RunRow
 from runs.pages.saved_views import ViewTabs, load_view_tabs
 from runs.search.excerpts import Piece
@@ -35,7 +35,7 @@ MAX_LABELS = 3
 
 _draw_state = cache(state)
 _draw_counts = lru_cache(maxsize=2_000)(issue_counts)
-_NOTHING = f'<span class="quiet">{figures.NOTHING}</span>'
+_NOTHING = f'<span class="quiet">{formatting.NOTHING}</span>'
 
 
 @register.simple_tag(takes_context=True)
@@ -77,10 +77,10 @@ def _draw_row(row: RunRow, url: str, now: datetime, zone: tzinfo, *, can_choose:
         f"{_draw_labels(tuple(run.labels))}</th>"
         f"<td>{_draw_state(row.state)}{waiting if run.waiting_for else ''}</td>"
         f"<td>{_draw_segments(row.segments, run.steps_passed, run.step_count)}</td>"
-        f'<td class="number">{figures.format_count(run.attempt_count)}</td>'
+        f'<td class="number">{formatting.format_count(run.attempt_count)}</td>'
         f"<td>{_draw_counts(row.counts)}</td>"
-        f'<td class="number">{figures.format_duration(row.duration)}</td>'
-        f'<td class="number">{figures.format_count(run.total_tokens)}</td>'
+        f'<td class="number">{formatting.format_duration(row.duration)}</td>'
+        f'<td class="number">{formatting.format_count(run.total_tokens)}</td>'
         f'<td class="number">{_draw_cost(run)}</td>'
         f'<td class="who">{user}</td>'
         f'<td class="number quiet">{draw_ago(run.created_at, now, zone)}</td></tr>'
@@ -116,7 +116,7 @@ def _draw_segments(segments: tuple[str, ...], passed: int, count: int) -> str:
 def _draw_cost(run: Any) -> str:
     if run.is_simulated:
         return '<span class="quiet">simulated</span>'
-    return figures.format_cost(run.cost, run.unpriced_count)
+    return formatting.format_cost(run.cost, run.unpriced_count)
 
 
 @lru_cache(maxsize=2_000)

@@ -22,16 +22,16 @@ from django.utils.safestring import SafeString, mark_safe
 from heroicons.templatetags.heroicons import heroicon_mini
 
 from flows.providers import is_simulated
+from runs import formatting
+from runs.formatting import format_elapsed
+from runs.history.issue_links import anchor_attempt
 from runs.history.json_lines import Line, Listing, show_invisible
+from runs.history.texts import CutText, cut_text, find_direction
 from runs.models import Priority, Run
-from runs.pages import figures
 from runs.pages.attempt_view import IssueMark
 from runs.pages.badges import SEVERITIES, STATES, Badge
 from runs.pages.charts import RunCharts, draw_run
 from runs.pages.curl_command import build_curl_command
-from runs.pages.cut_texts import CutText, cut_text
-from runs.pages.elapsed import format_elapsed
-from runs.pages.issue_links import anchor_attempt
 from runs.pages.run_page import RunPage
 from runs.statistics.queue_state import QueueState
 
@@ -116,6 +116,12 @@ def inert(text: str) -> str:
 
 
 @register.filter
+def direction(text: object) -> str:
+    """``ltr`` or ``rtl``, for ``<bdi dir="…">`` around a text of a model or a user."""
+    return find_direction(str(text))
+
+
+@register.filter
 def cut(text: str) -> CutText:
     """The beginning of a text that a model or a provider wrote, for ``long_text``."""
     return cut_text(text)
@@ -131,7 +137,7 @@ def draw_text(text: CutText, address: str = "", what: str = "attempt") -> str:
     """The same as HTML for other tags."""
     if not text.left_out:
         return escape(text.text)
-    more = f"{figures.format_plural(text.left_out, 'character')} more"
+    more = f"{formatting.format_plural(text.left_out, 'character')} more"
     where = f' in <a href="{escape(address)}">the JSON of the {what}</a>' if address else ""
     return f'{escape(text.text)}… <span class="quiet">({more}{where})</span>'
 
@@ -139,44 +145,44 @@ def draw_text(text: CutText, address: str = "", what: str = "attempt") -> str:
 @register.filter
 def tokens(count: int) -> str:
     """A number of tokens in groups of three."""
-    return figures.format_count(count)
+    return formatting.format_count(count)
 
 
 @register.simple_tag
 def backlog(found: QueueState, *kinds: str) -> str:
     """How many runs of these kinds are queued; of a long backlog at least how many."""
-    count = figures.format_count(sum(getattr(found, kind) for kind in kinds))
+    count = formatting.format_count(sum(getattr(found, kind) for kind in kinds))
     return f"≥ {count}" if found.more.intersection(kinds) else count
 
 
 @register.filter
 def duration(seconds: float | None) -> str:
     """Seconds as a length of time."""
-    return figures.format_duration(seconds)
+    return formatting.format_duration(seconds)
 
 
 @register.filter
 def age(length: timedelta | None) -> str:
     """A length of time in its largest unit."""
-    return figures.format_age(length)
+    return formatting.format_age(length)
 
 
 @register.filter
 def plural(count: int, noun: str) -> str:
     """A count with its noun."""
-    return figures.format_plural(count, noun)
+    return formatting.format_plural(count, noun)
 
 
 @register.filter
 def retries(count: int) -> str:
     """``1 retry``, ``2 retries``."""
-    return "1 retry" if count == 1 else f"{figures.format_count(count)} retries"
+    return "1 retry" if count == 1 else f"{formatting.format_count(count)} retries"
 
 
 @register.simple_tag
 def cost(amount: Decimal | None, unpriced: int = 0) -> str:
     """US dollars, or a dash."""
-    return figures.format_cost(amount, unpriced)
+    return formatting.format_cost(amount, unpriced)
 
 
 @register.simple_tag
@@ -196,7 +202,7 @@ def run_curl_command(run: Run, request: HttpRequest) -> str | None:
 def ticking(seconds: float | None) -> SafeString:
     """A length of time that goes on: a script counts it on from here."""
     if seconds is None:
-        return format_html("{}", figures.NOTHING)
+        return format_html("{}", formatting.NOTHING)
     return format_html('<span data-seconds="{}">{}</span>', f"{max(seconds, 0.0):.2f}", format_elapsed(seconds))
 
 
@@ -204,7 +210,7 @@ def ticking(seconds: float | None) -> SafeString:
 def running_for(since: datetime | None, now: datetime) -> SafeString:
     """How long something has been running at ``now``, counted on by a script; its title says since when."""
     if since is None:
-        return format_html("{}", figures.NOTHING)
+        return format_html("{}", formatting.NOTHING)
     return format_html('<span title="Since {}">{}</span>', write_moment(since), ticking((now - since).total_seconds()))
 
 
@@ -212,7 +218,7 @@ def running_for(since: datetime | None, now: datetime) -> SafeString:
 def moment(value: datetime | None) -> SafeString:
     """A point in time with its zone: ``21 Nov 2026, 02:14:09 UTC``."""
     if value is None:
-        return format_html("{}", figures.NOTHING)
+        return format_html("{}", formatting.NOTHING)
     # Digits and names of months and zones need no escaping.
     drawn = f'<time datetime="{value.isoformat(timespec="milliseconds")}">{write_moment(value)}</time>'
     return mark_safe(drawn)  # noqa: S308  # see above

@@ -9,7 +9,7 @@ from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from runs.pages import figures
+from runs import formatting
 from runs.pages.badges import Badge
 from runs.templatetags.toolflow import icon, moment
 
@@ -36,11 +36,11 @@ def delivery_state(state: str, *, chip: bool = False) -> SafeString:
 def next_try(value: datetime | None, now: datetime) -> SafeString:
     """When a delivery is tried next: ``in 9 min`` with the exact time in its title, ``now``, or a dash."""
     if value is None:
-        return format_html('<span class="quiet">{}</span>', figures.NOTHING)
+        return format_html('<span class="quiet">{}</span>', formatting.NOTHING)
     seconds = (value - now).total_seconds()
     if seconds <= 0:
         return format_html("{}", "now")
-    text = figures.format_age(value - now) if seconds >= 10 else "10 s"
+    text = formatting.format_age(value - now) if seconds >= 10 else "10 s"
     return format_html('<span title="{}">in {}</span>', _strip(moment(value)), text)
 
 

@@ -10,8 +10,8 @@ import pytest
 from django.test import Client
 
 from flows.engine.history import Attempt
+from runs.history.texts import LONGEST_TEXT, MOST_SUGGESTIONS, cut_text
 from runs.models import Run, RunStatus
-from runs.pages.cut_texts import LONGEST_TEXT, MOST_SUGGESTIONS, cut_text
 from runs.pages.opened_attempts import ROOM, Openable, choose_open
 from tests.engine.builders import make_attempt, make_issue, make_step
 from tests.runs.pages.history_builders import begin_attempt, make_page_flow, make_retried_run, make_stored_run

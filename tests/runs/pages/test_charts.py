@@ -11,10 +11,18 @@ from typing import Any
 import pytest
 from django.conf import settings
 
-from runs.pages.figures import format_cost, format_count, format_duration, format_plural, format_short_count
+from runs.formatting import (
+    format_cost,
+    format_count,
+    format_duration,
+    format_large,
+    format_mean,
+    format_plural,
+    format_share,
+    format_short_count,
+)
 from runs.pages.flow_charts import ChartMaker
 from runs.pages.periods import PERIODS, build_period
-from runs.pages.shares import format_large, format_mean, format_share
 from runs.pages.token_columns import AttemptTokens, plot_tokens
 from runs.pages.version_marks import VersionMarks, mark_versions
 from runs.pages.waterfall import AttemptSpan, Waterfall, plot_waterfall

@@ -11,7 +11,7 @@ from django.test import Client
 from flows.engine.history import Attempt
 from flows.engine.judging import MORE_ISSUES
 from runs import models
-from runs.pages.issue_lifecycle import Lifecycle, StepIssues, StepTrace
+from runs.history.lifecycle import Lifecycle, StepIssues, StepTrace
 from tests.engine.builders import make_attempt, make_issue
 from tests.runs.pages.history_builders import make_stored_run
 from tests.runs.pages.reading import count_queries, get_page, read_words, run_address

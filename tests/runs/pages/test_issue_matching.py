@@ -15,8 +15,8 @@ from flows.engine.judging import MORE_ISSUES
 from flows.engine.schemas import MORE_SCHEMA_MISMATCHES, SCHEMA_MISMATCH
 from flows.engine.typed_output import MORE_TYPE_MISMATCHES, TYPE_MISMATCH
 from runs import models
-from runs.pages.issue_matching import Arrival, Finding, Track, judge_attempt, trace_findings
-from runs.pages.item_moves import ItemMoves
+from runs.history.matching import Arrival, Finding, Track, judge_attempt, trace_findings
+from runs.history.pairing import ItemMoves
 
 Attempts = list[tuple[str, list[models.Issue]]]
 

@@ -13,8 +13,8 @@ from django.test import Client
 
 from flows.engine.history import Attempt
 from runs import models
+from runs.history.issue_links import MOST_ISSUES
 from runs.models import Run, RunStatus
-from runs.pages.issue_pages import MOST_ISSUES
 from tests.engine.builders import make_attempt, make_issue, make_step
 from tests.runs.pages.history_builders import begin_attempt, make_asked_run, make_page_flow, make_stored_run
 from tests.runs.pages.reading import HTMX, attempt_address, get_page, read_words, run_address

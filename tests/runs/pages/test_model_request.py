@@ -16,10 +16,10 @@ from flows.engine.prompt import CURRENT_STEP_HEADING, build_request, build_secti
 from flows.engine.providers import Api, Provider, Providers
 from flows.engine.spec import FlowSpec
 from runs import models
+from runs.history.feedback import find_told_feedback
+from runs.history.issue_links import IssueLink
 from runs.models import Run
-from runs.pages.issue_links import IssueLink
 from runs.pages.model_request import ModelMessage, Told, read_model_request
-from runs.pages.told_feedback import find_told_feedback
 from runs.stored_history import build_issues
 from tests.engine.builders import make_attempt, make_flow, make_history, make_issue, make_step
 from tests.runs.pages.history_builders import make_asked_run, make_page_flow, make_stored_run

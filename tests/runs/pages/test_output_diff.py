@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runs.history.json_lines import Place, list_json, list_text
-from runs.pages.output_diff import MOST_LINES, Change, DiffLine, OutputDiff, compare_outputs
+from runs.history.output_diff import MOST_LINES, Change, DiffLine, OutputDiff, compare_outputs
 
 ANY_JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -9,24 +9,24 @@ from functools import cache
 from typing import Any
 
 from runs import models
-from runs.pages.badges import SEVERITIES
-from runs.pages.figures import format_count, format_plural
-from runs.pages.issue_links import (
+from runs.formatting import format_count, format_plural
+from runs.history.issue_links import (
     MOST_LINKS,
+    SEVERITY_NAMES,
     IssueLink,
     address_issue,
     anchor_attempt,
     anchor_issue,
+    find_pages,
     link_issue,
     show_place,
 )
-from runs.pages.issue_matching import Arrival, JudgedAttempt, Sighting, Track, judge_attempt, trace_findings
-from runs.pages.issue_pages import find_pages
-from runs.pages.item_moves import ItemMoves
+from runs.history.matching import Arrival, JudgedAttempt, Sighting, Track, judge_attempt, trace_findings
+from runs.history.pairing import ItemMoves
 
 _MOST_COUNTED = 6
 """Attempts that are named with their issues; of more it is said how many there are."""
-_RANKS = {name: rank for rank, name in enumerate(SEVERITIES)}
+_RANKS = {name: rank for rank, name in enumerate(SEVERITY_NAMES)}
 
 Judged = tuple[models.Attempt, Sequence[models.Issue]]
 """An attempt with its issues."""

@@ -8,6 +8,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
 from flows.engine.differences import compare_sequences, find_increasing
+from flows.engine.json_values import format_pointer, parse_pointer
 
 _MOST_PAIRS = 2_500
 """Of so many candidates the likeness is computed; beyond that items are paired by their order."""
@@ -188,3 +189,44 @@ def _collect_traits(value: Any, key: str = "") -> frozenset[str]:
         return frozenset().union(*(_collect_traits(item, key) for item in value))
     words: Sequence[str] = _WORDS.findall(value[:_LONGEST_TEXT]) if isinstance(value, str) else (str(value),)
     return frozenset(f"{key} {word}" for word in words)
+
+
+class ItemMoves:
+    """Two outputs of a step, the earlier one first. What they hold must not change while this is in use."""
+
+    def __init__(self, old: Any, new: Any) -> None:
+        self._old = old
+        self._new = new
+        self._prints = Fingerprints()
+        self._origins: dict[tuple[int, int], dict[int, int]] = {}
+
+    def trace_back(self, pointer: str) -> str | None:
+        """The pointer that led to the same place of the same item in the earlier output.
+
+        None where an item on the way is not known to have been there, and for text that is no pointer.
+        """
+        try:
+            parts = parse_pointer(pointer)
+        except ValueError:
+            return None
+        old, new = self._old, self._new
+        origin: list[str] = []
+        for part in parts:
+            if isinstance(new, list):
+                index = int(part) if part.isascii() and part.isdigit() and len(part) < 10 else -1
+                before = self._find_origins(old, new).get(index) if isinstance(old, list) else None
+                if before is None:
+                    return None
+                origin.append(str(before))
+                old, new = old[before], new[index]
+            else:
+                # What is missing has a place all the same.
+                origin.append(part)
+                old, new = (value.get(part) if isinstance(value, dict) else None for value in (old, new))
+        return format_pointer(origin)
+
+    def _find_origins(self, old: list[Any], new: list[Any]) -> dict[int, int]:
+        key = id(old), id(new)
+        if key not in self._origins:
+            self._origins[key] = find_same_items(old, new, self._prints)
+        return self._origins[key]

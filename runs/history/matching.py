@@ -23,7 +23,7 @@ from flows.engine.schemas import MORE_SCHEMA_MISMATCHES
 from flows.engine.typed_output import MORE_TYPE_MISMATCHES
 from runs import models
 from runs.attempt_rules import Check, find_check, find_reached
-from runs.pages.item_moves import ItemMoves
+from runs.history.pairing import ItemMoves
 
 _OVERFLOWS = {(Check.SCHEMA, MORE_SCHEMA_MISMATCHES), (Check.TYPE, MORE_TYPE_MISMATCHES), (Check.AUDITS, MORE_ISSUES)}
 """What says that there were more findings than are kept."""

@@ -14,8 +14,7 @@ from flows.engine.history import Severity
 from flows.engine.prompt import select_issues
 from flows.engine.spec import FlowSpec, StepSpec
 from runs import models
-from runs.pages.issue_links import MOST_LINKS, IssueLink, link_issue
-from runs.pages.issue_pages import find_pages
+from runs.history.issue_links import MOST_LINKS, IssueLink, find_pages, link_issue
 
 
 @dataclass(frozen=True, slots=True)

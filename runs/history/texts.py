@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass
+from typing import Literal
 
 from runs.history.json_lines import show_invisible
 
@@ -36,3 +38,14 @@ class CutText:
 def cut_text(text: str, most: int = LONGEST_TEXT) -> CutText:
     """``text``, or its first ``most`` characters. It is cut before it is escaped, so that no escape is cut in two."""
     return CutText(show_invisible(text[:most]), max(len(text) - most, 0))
+
+
+def find_direction(text: str) -> Literal["ltr", "rtl"]:
+    """The direction in which a text reads: that of most of its letters, in its first ``LONGEST_TEXT`` characters.
+
+    The first letter alone, by which browsers decide, turns an English sentence around that begins with an Arabic word.
+    """
+    if text.isascii():
+        return "ltr"
+    classes = [unicodedata.bidirectional(character) for character in text[:LONGEST_TEXT]]
+    return "rtl" if classes.count("R") + classes.count("AL") > classes.count("L") else "ltr"

@@ -1,14 +1,18 @@
-"""How one part of a run's page names an attempt or an issue that stands in another, and leads to it."""
+"""Issues on the page of a run: how they are named and linked, and on which page of an attempt's issues each stands."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from urllib.parse import urljoin
-
-from django.urls import reverse
 
 from runs import models
 from runs.history.json_lines import show_invisible
+
+SEVERITY_NAMES = ("critical", "high", "medium", "low")
+"""The most severe first: the order in which pages list issues."""
 
 MOST_LINKS = 20
 """Issues that are named where they don't stand; it is said how many more there are."""
@@ -67,10 +71,60 @@ def address_issue(step: int, number: int, position: int, page: int) -> str:
     anchor = f"#{anchor_issue(step, number, position)}"
     if page == 1:
         return anchor
-    attempt = reverse("runs:attempt", args=[0, step, number]).removeprefix(reverse("runs:page", args=[0]))
-    return f"{attempt}?issues={page}{anchor}"
+    return f"steps/{step}/attempts/{number}/?issues={page}{anchor}"
 
 
 def join_address(run_url: str, address: str) -> str:
     """``address``, relative to the page of a run, for a link on another page; ``run_url`` is empty on that page."""
     return urljoin(run_url, address) if run_url else address
+
+
+MOST_ISSUES = 200
+"""Issues of one attempt that are shown together; further ones are on further pages."""
+
+_RANKS = {name: rank for rank, name in enumerate(SEVERITY_NAMES)}
+
+
+@dataclass(frozen=True, slots=True)
+class IssuePages:
+    """Which issues of an attempt with too many for one page are shown: ``first`` to ``last`` of ``whole``."""
+
+    number: int
+    """Of the page, from 1."""
+    first: int
+    last: int
+    whole: int
+
+    @property
+    def has_next(self) -> bool:
+        return self.last < self.whole
+
+
+def list_page(issues: Sequence[models.Issue], page: int = 1) -> Sequence[models.Issue]:
+    """The issues of an attempt that stand on one of their pages."""
+    ordered = sorted(issues, key=lambda issue: (_RANKS[issue.severity], issue.position))
+    return ordered[(page - 1) * MOST_ISSUES : page * MOST_ISSUES]
+
+
+def count_page(page: int, shown: int, whole: int) -> IssuePages | None:
+    """What is to be said of a page with ``shown`` of ``whole`` issues; None where it shows all of them."""
+    first = (page - 1) * MOST_ISSUES
+    return IssuePages(page, first + 1, first + shown, whole) if shown < whole else None
+
+
+def find_pages(issues: Collection[models.Issue]) -> Mapping[int, int]:
+    """The page of each issue of an attempt by its position, without those of the first.
+
+    ``issues`` are all of them, in the order of their positions.
+    """
+    if len(issues) <= MOST_ISSUES:
+        return {}
+    counts = Counter(issue.severity for issue in issues)
+    places = dict(zip(SEVERITY_NAMES, accumulate((counts[name] for name in SEVERITY_NAMES), initial=0), strict=False))
+    pages = {}
+    for issue in issues:
+        place = places[issue.severity]
+        places[issue.severity] += 1
+        if place >= MOST_ISSUES:
+            pages[issue.position] = place // MOST_ISSUES + 1
+    return pages

@@ -1,4 +1,4 @@
-"""How numbers read on pages: tokens, money and durations."""
+"""How numbers read on pages and in messages: counts, money, shares and lengths of time."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ NOTHING = "—"
 """Stands where a number is unknown or doesn't apply."""
 
 GROUP = "\N{NARROW NO-BREAK SPACE}"
+PER_CENT = f"{GROUP}%"
 _SMALLEST_COST = Decimal("0.0001")
 
 
@@ -77,3 +78,37 @@ def format_age(length: timedelta | None) -> str:
 def format_plural(count: int, noun: str) -> str:
     """A count and its noun: ``1 attempt``, ``2 attempts``."""
     return f"{format_count(count)} {noun}" if count == 1 else f"{format_count(count)} {noun}s"
+
+
+def format_elapsed(seconds: float) -> str:
+    """Whole seconds, then as other durations: ``12 s``, ``1 min 08 s``. ``live_updates.js`` counts on in this form."""
+    seconds = max(seconds, 0.0)
+    return f"{int(seconds)} s" if seconds < 60 else format_duration(int(seconds))
+
+
+def format_share(share: float | None) -> str:
+    """A share in whole per cent: ``71 %``. Nearly all are not all, and a few are not none; ``—`` if unknown."""
+    if share is None:
+        return NOTHING
+    percent = round(100 * share)
+    if percent == 100 and share < 1:
+        return f"over 99{PER_CENT}"
+    if percent == 0 and share > 0:
+        return f"under 1{PER_CENT}"
+    return f"{percent}{PER_CENT}"
+
+
+def format_mean(mean: float | None) -> str:
+    """A mean of counts with what digits tell something: ``1.32``, ``12.4``, ``1 240``; ``—`` if unknown."""
+    if mean is None:
+        return NOTHING
+    if mean >= 100:
+        return format_count(round(mean))
+    return f"{mean:.1f}" if mean >= 10 else f"{mean:.2f}"
+
+
+def format_large(count: int | None) -> str:
+    """A count that may be long: in groups of three below 100,000, short above; ``—`` if unknown."""
+    if count is None:
+        return NOTHING
+    return format_count(count) if count < 100_000 else format_short_count(count)

@@ -13,7 +13,7 @@ from typing import Any
 
 from flows.engine.differences import LineKind, compare_texts
 from runs.history.json_lines import Line, Listing
-from runs.pages.item_pairing import Fingerprints, pair_items
+from runs.history.pairing import Fingerprints, pair_items
 
 MOST_LINES = 5_000
 MOST_CHARACTERS = 300_000

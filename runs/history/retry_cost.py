@@ -5,17 +5,40 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from flows.engine.history import TokenUsage, sum_usage
 from runs.attempt_rules import FIRST, USEFUL, WASTED, classify_attempts
-from runs.pages.attempt_view import RUNNING
-from runs.pages.figures import format_cost, format_count
-from runs.pages.shares import format_share
+from runs.formatting import format_cost, format_count, format_share
 from runs.statistics.sums import TITLES, Use, is_by_cost, measure_uses, split_bill
 
-if TYPE_CHECKING:
-    from runs.pages.run_page import StepView
+RUNNING = "running"
+
+
+class BilledAttempt(Protocol):
+    """What must be known of an attempt."""
+
+    @property
+    def step(self) -> int: ...
+    @property
+    def state(self) -> str: ...
+    @property
+    def is_try(self) -> bool: ...
+    @property
+    def usage(self) -> TokenUsage | None: ...
+
+
+class BilledStep(Protocol):
+    """What must be known of a step."""
+
+    @property
+    def index(self) -> int: ...
+    @property
+    def state(self) -> str: ...
+    @property
+    def is_local(self) -> bool: ...
+    @property
+    def attempts(self) -> Sequence[BilledAttempt]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +140,7 @@ class RetryBill:
         return format_cost(amount) if self.is_by_cost else format_count(int(amount))
 
 
-def bill_run(steps: Sequence[StepView]) -> RetryBill | None:
+def bill_run(steps: Sequence[BilledStep]) -> RetryBill | None:
     """Split the usage of a run; None if no step that calls a model was retried."""
     calls = [attempt for step in steps if not step.is_local for attempt in step.attempts]
     parts = classify_attempts([(attempt.step, attempt.state) for attempt in calls])
