@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterable
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -69,7 +70,8 @@ def _describe(value: Any, depth: int = 0) -> Any:
         return value
     if isinstance(value, str):
         return "text" if value else ""
-    return "number" if isinstance(value, int | float | Decimal) else "time"
+    # PostgreSQL has a type for lengths of time, SQLite stores microseconds.
+    return "number" if isinstance(value, int | float | Decimal | timedelta) else "time"
 
 
 def _list_once(values: Iterable[Any]) -> list[Any]:
