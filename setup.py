@@ -1,4 +1,4 @@
-"""Puts what lies beside the packages in a checkout into the wheel: templates, static files, the schema of flow files.
+"""Puts what lies beside the packages in a checkout into the wheel: templates, static files and guides.
 
 Everything else about the package stands in ``pyproject.toml``.
 """
@@ -15,6 +15,7 @@ PARTS = {
     "templates": "toolflow_site/templates",
     "static": "toolflow_site/static",
     "docs/flow.schema.json": "flows/flow_file/flow.schema.json",
+    "docs": "toolflow_site/docs",
 }
 """Where files and folders of a checkout lie in an installed package. ``toolflow_site/settings.py`` looks there."""
 

@@ -1,9 +1,11 @@
-"""How numbers read on pages and in messages: counts, money, shares and lengths of time."""
+"""How numbers and times read on pages and in messages: counts, money, shares, lengths of time and moments."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta, tzinfo
 from decimal import ROUND_HALF_UP, Decimal
+from functools import lru_cache
 
 NOTHING = "—"
 """Stands where a number is unknown or doesn't apply."""
@@ -112,3 +114,41 @@ def format_large(count: int | None) -> str:
     if count is None:
         return NOTHING
     return format_count(count) if count < 100_000 else format_short_count(count)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A point in time as a page shows it, in the time zone of the reader."""
+
+    iso: str
+    """For ``<time datetime>``."""
+    full: str
+    """``21 Nov 2026, 02:14:09 UTC``."""
+    text: str
+    """What is shown: how long ago it was, or its day."""
+
+
+def build_moment(value: datetime, now: datetime, zone: tzinfo) -> Moment:
+    """``value`` as seen at ``now`` in ``zone``: in one unit up to a week ago, by its day before that."""
+    iso, full, day = _format_in_zone(value, zone)
+    seconds = int(max((now - value).total_seconds(), 0))
+    for limit, unit, name in ((60, 1, "s"), (3_600, 60, "min"), (86_400, 3_600, "h"), (7 * 86_400, 86_400, "d")):
+        if seconds < limit:
+            return Moment(iso, full, f"{seconds // unit} {name} ago")
+    return Moment(iso, full, day)
+
+
+@lru_cache(maxsize=2_000)
+def _format_in_zone(value: datetime, zone: tzinfo) -> tuple[str, str, str]:
+    local = value.astimezone(zone)
+    return value.isoformat(timespec="milliseconds"), format_moment(local), f"{local.day} {local:%b %Y}"
+
+
+def format_moment(local: datetime) -> str:
+    """A time with its zone: ``21 Nov 2026, 02:14:09 UTC``; zones without a name as ``UTC+5:45``."""
+    name = local.tzname() or "UTC"
+    if name.startswith(("+", "-")):
+        hours, minutes = name[1:3].lstrip("0") or "0", name[3:5]
+        sign = "+" if name[0] == "+" else "\N{MINUS SIGN}"
+        name = f"UTC{sign}{hours}{f':{minutes}' if minutes.strip('0') else ''}"
+    return f"{local.day} {local:%b %Y, %H:%M:%S} {name}"

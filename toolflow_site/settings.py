@@ -267,6 +267,7 @@ FORCE_SCRIPT_NAME = TOOLFLOW_URL_PREFIX or None
 
 STATIC_URL = f"{TOOLFLOW_URL_PREFIX}/static/"
 STATICFILES_DIRS = [_PARTS_DIR / "static"]
+GUIDES_DIR = _PARTS_DIR / "docs"
 _STATIC_ROOT = environment.read_path("TOOLFLOW_STATIC_ROOT", TOOLFLOW_DATA_DIR / "static", base=BASE_DIR)
 # WhiteNoise warns of a directory that is not there.
 STATIC_ROOT = _STATIC_ROOT if _IS_PRODUCTION or _STATIC_ROOT.is_dir() else None

@@ -1,18 +1,72 @@
-"""Addresses that many pages have dozens of times."""
+"""Addresses of lists: with filters, and of the pages of a list beside one."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
+from urllib.parse import urlencode
 
 from django.urls import get_script_prefix, reverse
 
+from runs.filters import PARAMETERS, RunFilters
+from runs.paging import Found, cut_page
+
 
 def find_address(name: str, *values: str) -> str:
-    """The address that ``reverse`` gives, found once: for names alone or with fixed ``values``, never for one run's."""
+    """The address that ``reverse`` gives, cached: for names alone or with fixed ``values``, never for one run's."""
     return _find_address(get_script_prefix(), name, values)
 
 
 @lru_cache(maxsize=500)
 def _find_address(prefix: str, name: str, values: tuple[str, ...]) -> str:
-    """``prefix`` is where the site stands, which an address begins with."""
+    """``prefix`` is the path that the site is served at, which an address begins with."""
     return reverse(name, args=values)
+
+
+def link_runs(**filters: Any) -> str:
+    """The list of runs with these filters; empty ones are left out. ``since`` is the filter ``from``."""
+    values = {"from": filters.pop("since", None), **filters}
+    query = urlencode({name: values[name] for name in PARAMETERS if values.get(name)})
+    return find_address("runs:list") + (f"?{query}" if query else "")
+
+
+def read_exact_filters(query: Mapping[str, str], *, others: Collection[str] = ()) -> tuple[RunFilters, tuple[str, ...]]:
+    """The filters of a query string, and sentences about values and names in it that are not valid.
+
+    For pages that must not act on more runs than were asked for. ``others`` are names allowed beside the filters.
+    """
+    filters = RunFilters(query)
+    return filters, (*(problem.message for problem in filters.problems), *filters.find_unknown_names(others))
+
+
+@dataclass(frozen=True, slots=True)
+class Pager:
+    """Addresses of the pages of a list beside one; empty where there is none."""
+
+    newer_url: str = ""
+    older_url: str = ""
+    newest_url: str = ""
+    """The first page; empty on it."""
+    searched_key: int | None = None
+    """The key of the last row that was checked, where the search ended before the page was full."""
+    is_upwards: bool = False
+    """Whether newer rows than those of another page were searched."""
+
+    @property
+    def further_url(self) -> str:
+        """Where a search continues that ended early; empty if it did not."""
+        if self.searched_key is None:
+            return ""
+        return self.newer_url if self.is_upwards else self.older_url
+
+
+def paginate(
+    found: Found, *, page_size: int, before: int | None, after: int | None, build_url: Callable[..., str]
+) -> tuple[Sequence[int], Pager]:
+    """The keys of a page and its pager; ``build_url`` takes ``before`` or ``after``."""
+    page = cut_page(found, limit=page_size, before=before, after=after)
+    newest_url = build_url() if before is not None or after is not None else ""
+    newer, older = ("" if values is None else build_url(**values) for values in (page.newer, page.older))
+    return page.keys, Pager(newer, older, newest_url, page.searched_to, after is not None)

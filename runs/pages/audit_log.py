@@ -23,8 +23,8 @@ from runs.exports.streaming import TooManyFilesError, require_free_slot, send_fi
 from runs.history.json_lines import show_invisible
 from runs.models import AuditEntry
 from runs.pages.access import require_permission
+from runs.pages.addresses import paginate
 from runs.pages.exporting import answer_too_many
-from runs.pages.list_turns import turn_pages
 from runs.paging import MAX_NUMBER, Found, Position
 
 READ_AUDIT_LOG = "runs.view_trailentry"
@@ -118,7 +118,7 @@ def show_audit_log(request: HttpRequest) -> HttpResponse:
     before, after = form.cleaned_data.get("before"), form.cleaned_data.get("after")
     found = fetch_entries(form.to_filters(), limit=PAGE_SIZE + 1, before=before, after=after)
     entries = {entry.pk: entry for entry in found}
-    keys, turns = turn_pages(
+    keys, turns = paginate(
         Found([Position("", key) for key in entries]),
         page_size=PAGE_SIZE,
         before=before,

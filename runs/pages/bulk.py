@@ -27,7 +27,7 @@ from runs.filters import RunFilters, fetch_newest_run_number
 from runs.formatting import format_count, format_plural
 from runs.models import BulkAction, BulkKind, Worker
 from runs.pages.access import require_permission
-from runs.pages.exact_filters import read_exact_filters
+from runs.pages.addresses import read_exact_filters
 from runs.paging import MAX_NUMBER
 
 MAX_LISTED = 50

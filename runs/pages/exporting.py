@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 from runs.exports.formats import CONTENT_TYPES
 from runs.exports.streaming import RETRY_AFTER_SECONDS, TooManyFilesError, export_runs
 from runs.pages.access import require_permission
-from runs.pages.exact_filters import read_exact_filters
+from runs.pages.addresses import read_exact_filters
 
 
 @require_safe

@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 
 from flows.models import Flow, FlowVersion
 from runs.models import Run
+from runs.pages.addresses import link_runs
 from runs.pages.flow_query import COST, FIRED, REAL, SIMULATED, FlowQuery, quote_model, read_flow_query
 from runs.pages.flow_summary import Choice, FlowSummary, SummaryReader
-from runs.pages.list_links import link_runs
 from runs.pages.periods import PERIODS, NamedPeriod, build_period
 from runs.statistics.figures import Scope, fetch_first_days, fetch_kinds, fetch_runs, fetch_steps
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import date
 
 from flows.models import Flow, FlowVersion
+from runs.pages.addresses import link_runs
 from runs.pages.flow_charts import Chart, ChartMaker
 from runs.pages.flow_query import COST, TOKENS, FlowQuery
-from runs.pages.list_links import link_runs
 from runs.pages.small_charts import BarPart, plot_bar
 from runs.pages.version_marks import VersionMarks, mark_versions
 from runs.statistics.figures import (

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
-from django.shortcuts import redirect, render
-from django.utils import timezone
+from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from flows.engine.history import Severity
@@ -13,24 +12,12 @@ from runs.documents.run import RunParts
 from runs.pages.access import require_permission
 from runs.pages.compared_attempts import MOST_COMPARED, find_problem, read_compared
 from runs.pages.run_head import name_head
-from runs.pages.run_list import load_run_list
 from runs.pages.run_page import find_run_page
 from runs.pages.severity_filter import build_toggles, read_hidden
 from runs.pages.wanted_attempts import Wanted
 
 SHORT_INPUT = 12
 """Lines; an input of at most so many is open from the start."""
-
-
-@require_safe
-@require_permission("runs.view_run")
-def show_runs(request: HttpRequest) -> HttpResponse:
-    """The list of runs. A search for the number of one of them leads to that run."""
-    page = load_run_list(request.GET, timezone.now())
-    if page.number_url:
-        return redirect(page.number_url)
-    template = "run_list_more.html" if request.headers.get("HX-Request") == "true" else "run_list.html"
-    return render(request, f"runs/{template}", {"page": page})
 
 
 @require_safe

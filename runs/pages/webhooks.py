@@ -23,7 +23,7 @@ from runs.history.json_lines import Listing, list_json, list_text
 from runs.models import DeliveryState, WebhookDelivery, WebhookEndpoint, WebhookEvent, WebhookTry
 from runs.models.webhook import hide_path
 from runs.pages.access import require_permission
-from runs.pages.list_turns import ListTurns, turn_pages
+from runs.pages.addresses import Pager, paginate
 from runs.paging import Stream, scan
 from runs.webhooks.deliveries import create_test
 from runs.webhooks.deliveries import send_again as send_delivery_again
@@ -49,7 +49,7 @@ class DeliveryList:
     """Word, address and whether it is the current one."""
     run: int | None
     """The run whose deliveries are shown; None for all."""
-    turns: ListTurns
+    turns: Pager
     is_filtered: bool
     now: datetime
 
@@ -119,7 +119,7 @@ def load_delivery_list(query: Mapping[str, str], now: datetime) -> DeliveryList:
     found = scan(
         [Stream(WebhookDelivery.objects.filter(**filters), time="")], limit=PAGE_SIZE + 1, before=before, after=after
     )
-    keys, turns = turn_pages(
+    keys, turns = paginate(
         found,
         page_size=PAGE_SIZE,
         before=before,

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, tzinfo
 from decimal import Decimal
-from functools import cache, lru_cache
+from functools import cache
 from html import escape
 
 from django import template
@@ -27,13 +27,12 @@ from runs.formatting import format_elapsed
 from runs.history.issue_links import anchor_attempt
 from runs.history.json_lines import Line, Listing, show_invisible
 from runs.history.texts import CutText, cut_text, find_direction
-from runs.models import Priority, Run
+from runs.models import Run
 from runs.pages.attempt_view import IssueMark
 from runs.pages.badges import SEVERITIES, STATES, Badge
 from runs.pages.charts import RunCharts, draw_run
 from runs.pages.curl_command import build_curl_command
 from runs.pages.run_page import RunPage
-from runs.statistics.queue_state import QueueState
 
 register = template.Library()
 
@@ -64,20 +63,6 @@ def attempt_anchor(step: int, number: int) -> str:
 def state(name: str, *, chip: bool = False) -> SafeString:
     """Icon and word of a status or an outcome; with ``chip`` on a tinted ground."""
     return _badge(STATES[name], "chip" if chip else "state")
-
-
-@register.simple_tag
-def priority(value: int) -> SafeString:
-    """The mark of a run with a high or a low priority; nothing for a normal one."""
-    if value == Priority.NORMAL:
-        return SafeString()
-    name = "chevron-double-up" if value == Priority.HIGH else "chevron-double-down"
-    label = Priority(value).label
-    return format_html(
-        '<span class="priority" title="{0} priority">{1}{0}<span class="visually-hidden"> priority</span></span>',
-        label,
-        icon(name),
-    )
 
 
 @register.simple_tag
@@ -146,13 +131,6 @@ def draw_text(text: CutText, address: str = "", what: str = "attempt") -> str:
 def tokens(count: int) -> str:
     """A number of tokens in groups of three."""
     return formatting.format_count(count)
-
-
-@register.simple_tag
-def backlog(found: QueueState, *kinds: str) -> str:
-    """How many runs of these kinds are queued; of a long backlog at least how many."""
-    count = formatting.format_count(sum(getattr(found, kind) for kind in kinds))
-    return f"≥ {count}" if found.more.intersection(kinds) else count
 
 
 @register.filter
@@ -238,48 +216,16 @@ def ago(value: datetime, now: datetime) -> SafeString:
 
 
 def draw_ago(value: datetime, now: datetime, zone: tzinfo) -> SafeString:
-    """The same for whoever looks at it in ``zone``."""
-    exact, title, day = _write_times(value, zone)
-    seconds = max((now - value).total_seconds(), 0)
-    if seconds < 60:
-        text = f"{int(seconds)} s ago"
-    elif seconds < 3_600:
-        text = f"{int(seconds // 60)} min ago"
-    elif seconds < 86_400:
-        text = f"{int(seconds // 3_600)} h ago"
-    elif seconds < 7 * 86_400:
-        text = f"{int(seconds // 86_400)} d ago"
-    else:
-        text = day
-    # Lists have one in each row; digits and names of months and zones need no escaping.
-    drawn = f'<time datetime="{exact}" title="{title}">{text}</time>'
+    """The same for a reader in ``zone``."""
+    moment = formatting.build_moment(value, now, zone)
+    # Digits and names of months and zones need no escaping.
+    drawn = f'<time datetime="{moment.iso}" title="{moment.full}">{moment.text}</time>'
     return mark_safe(drawn)  # noqa: S308  # see above
 
 
-@lru_cache(maxsize=2_000)
-def _write_times(value: datetime, zone: tzinfo) -> tuple[str, str, str]:
-    """A moment for machines, in full, and its day."""
-    local = value.astimezone(zone)
-    return value.isoformat(), _write_local(local), f"{local.day} {local:%b %Y}"
-
-
 def write_moment(value: datetime) -> str:
-    """``21 Nov 2026, 02:14:09 UTC``, in the zone of whoever looks at it."""
-    return _write_local(timezone.localtime(value))
-
-
-def _write_local(local: datetime) -> str:
-    return f"{local.day} {local:%b %Y, %H:%M:%S} {_name_zone(local)}"
-
-
-def _name_zone(local: datetime) -> str:
-    """``CET``; where people have no letters for it ``UTC+5:45``."""
-    name = local.tzname() or "UTC"
-    if not name.startswith(("+", "-")):
-        return name
-    hours, minutes = name[1:3].lstrip("0") or "0", name[3:5]
-    sign = "+" if name[0] == "+" else "\N{MINUS SIGN}"
-    return f"UTC{sign}{hours}{f':{minutes}' if minutes.strip('0') else ''}"
+    """``21 Nov 2026, 02:14:09 UTC``, in the zone of the reader."""
+    return formatting.format_moment(timezone.localtime(value))
 
 
 @register.simple_tag

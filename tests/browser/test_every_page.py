@@ -116,7 +116,7 @@ def show_runs(page: Page) -> Iterator[None]:
     expect(page.locator("datalist#known-code")).to_be_attached()
     yield
     page.goto("/runs/?flow=colour-theme")
-    for name in ("All that match", "Export", "Save as a view"):
+    for name in ("All matching runs", "Export", "Save view"):
         page.locator("summary", has_text=name).click()
         yield
     note = {"run": run.pk, "failed": True, "sentence": "Its input doesn’t fit version 1: /" + "deep/" * 80}
@@ -130,6 +130,18 @@ def show_runs(page: Page) -> Iterator[None]:
         f"export/csv?status={LONG}",
     ):
         page.goto(f"/runs/{address}")
+        yield
+
+
+def show_search_and_guides(page: Page) -> Iterator[None]:
+    make_version(make_page_flow(title=LONG))
+    page.goto("/runs/")
+    page.keyboard.press("/")
+    page.keyboard.type("W")
+    expect(page.get_by_role("dialog").get_by_role("option", name=LONG)).to_be_visible()
+    yield
+    for address in ("/search/?q=run", "/guides/flow-reference/", "/guides/deploy/"):
+        page.goto(address)
         yield
 
 
@@ -284,8 +296,8 @@ def show_versions_and_files(page: Page) -> Iterator[None]:
 @pytest.mark.parametrize(
     "show",
     [
-        show_runs, show_a_run, show_compared_runs, show_statistics, show_starting_a_run, show_an_account,
-        show_the_editor, show_versions_and_files,
+        show_runs, show_search_and_guides, show_a_run, show_compared_runs, show_statistics, show_starting_a_run,
+        show_an_account, show_the_editor, show_versions_and_files,
     ],
 )  # fmt: skip
 def test_what_pages_show_on_the_way(

@@ -263,4 +263,4 @@ def test_without_a_connection_the_page_says_so_and_goes_on_when_it_is_back(any_p
     assert questions.count_during(4) >= 3
     Run.objects.all().delete()
     any_page.clock.run_for(2_000)
-    expect(any_page.get_by_role("heading", name="There is nothing here")).to_be_visible()
+    expect(any_page.get_by_role("heading", name="Page not found")).to_be_visible()

@@ -27,11 +27,17 @@ def wait_for_poll(page: Page, part: str) -> Response:
 
 
 def test_the_overview_keeps_up_to_date_and_leads_to_what_failed(admin_page: Page) -> None:
-    run = make_retried_run(status=RunStatus.FAILED, blocking_step=1, blocking_attempt=2, end_sentence="Step 1 “Step 1”")
+    run = make_retried_run(
+        status=RunStatus.FAILED,
+        blocking_step=1,
+        blocking_attempt=1,
+        ended_at=in_future(-MINUTE),
+        end_reason="step_failed",
+    )
     make_worker(in_flight=3)
     admin_page.clock.install()
     admin_page.goto("/")
-    workers = admin_page.get_by_role("link", name="all workers")
+    workers = admin_page.get_by_role("link", name="All workers")
     workers.focus()
     assert wait_for_poll(admin_page, "overview").status == 204
     make_worker()
@@ -39,13 +45,14 @@ def test_the_overview_keeps_up_to_date_and_leads_to_what_failed(admin_page: Page
     Run.objects.filter(pk=make_run(run.version).pk).update(**begun)
     assert wait_for_poll(admin_page, "overview").status == 200
     expect(admin_page.locator("#overview-running")).to_contain_text("0 of 3 steps passed")
-    expect(admin_page.locator("#overview-queue")).to_contain_text("3 of 400")
+    expect(admin_page.locator("#overview-queue")).to_contain_text("3 / 400")
     expect(workers).to_be_focused()
     before = admin_page.locator("#overview-running time").inner_text()
     admin_page.clock.run_for(65_000)
     expect(admin_page.locator("#overview-running time")).not_to_have_text(before)
-    admin_page.get_by_role("link", name="Step 1 “Step 1”").click()
-    expect(admin_page).to_have_url(re.compile(rf"/runs/{run.pk}/#s1a2$"))
+    # One click leads to what blocked the newest run of a cause.
+    admin_page.locator(f"#cause-{run.pk}").click()
+    expect(admin_page).to_have_url(re.compile(rf"/runs/{run.pk}/steps/1/attempts/1/#s1a1-i\d+$"))
 
 
 def test_workers_and_queue_are_kept_up_to_date_and_focus_stays(admin_page: Page) -> None:
@@ -58,11 +65,11 @@ def test_workers_and_queue_are_kept_up_to_date_and_focus_stays(admin_page: Page)
     make_run(available_at=in_future(-10 * MINUTE))
     assert wait_for_poll(admin_page, "workers").status == 200
     expect(table.get_by_role("row", name="beta")).to_be_visible()
-    expect(admin_page.locator("#workers-figures")).to_contain_text("8 of 400")
+    expect(admin_page.locator("#workers-figures")).to_contain_text("8 / 400")
     expect(table).to_be_focused()
     Worker.objects.update(heartbeat_at=in_future(-MINUTE))
     wait_for_poll(admin_page, "workers")
-    expect(admin_page.get_by_role("status")).to_contain_text("No worker is running")
+    expect(admin_page.get_by_role("status")).to_contain_text("No workers online")
     expect(table.get_by_role("row", name="alpha")).to_contain_text("Silent")
 
 

@@ -12,6 +12,7 @@ from runs import paging
 from runs.facets import add_facets
 from runs.models import FacetKind, Run, RunStatus
 from runs.pages.run_list import PAGE_SIZE
+from tests.browser.widths import list_sticking_out, resize
 from tests.engine.builders import NOON
 from tests.runs.builders import make_run
 from tests.runs.pages.history_builders import make_page_flow, make_retried_run, make_stored_run
@@ -50,7 +51,7 @@ def test_filters_are_chosen_shown_and_taken_away(admin_page: Page) -> None:
     expect(admin_page).to_have_url(re.compile(r"/runs/\?label=pilot$"))
     admin_page.get_by_label("Search in inputs, outputs and issues, or a run number").fill("green dragon")
     admin_page.get_by_role("button", name="Filter").first.click()
-    expect(admin_page.get_by_role("heading", name="No run matches")).to_be_visible()
+    expect(admin_page.get_by_role("heading", name="No runs match")).to_be_visible()
     admin_page.get_by_role("link", name="Show all runs").click()
     expect(rows).to_have_count(2)
 
@@ -70,26 +71,49 @@ def test_a_page_keeps_searching_by_itself(admin_page: Page, monkeypatch: pytest.
     expect(admin_page.get_by_test_id("search-progress")).to_have_count(0)
 
 
-def test_chosen_runs_are_counted_and_run_again(admin_page: Page) -> None:
+def test_selected_runs_are_counted_and_run_again(admin_page: Page) -> None:
     runs = [make_stored_run(status=RunStatus.FAILED, ended_at=NOON) for _ in range(3)]
     admin_page.goto(LIST)
-    again = admin_page.get_by_role("button", name="Run again the chosen runs")
-    expect(admin_page.get_by_text("None chosen")).to_be_visible()
+    again = admin_page.get_by_role("button", name="Re-run the selected runs")
+    expect(admin_page.locator("#chosen")).to_have_text("0 selected")
     expect(again).to_be_disabled()
     boxes = admin_page.locator('input[name="run"]')
     boxes.nth(0).check()
-    every = admin_page.get_by_label("Choose all on this page")
+    every = admin_page.get_by_label("Select all")
     assert every.evaluate("box => box.indeterminate")
     every.check()
-    expect(admin_page.get_by_text("3 runs chosen")).to_be_visible()
+    expect(admin_page.locator("#chosen")).to_have_text("3 selected")
     boxes.nth(1).uncheck()
     again.click()
     admin_page.get_by_role("radio", name="The live version of its flow").check()
-    admin_page.get_by_role("button", name="Run 2 runs again").click()
+    admin_page.locator("main form").get_by_role("button").first.click()
     expect(admin_page.get_by_text("2 runs started")).to_be_visible()
-    admin_page.get_by_role("link", name="Show the new runs").click()
-    expect(boxes).to_have_count(2)
     assert Run.objects.exclude(pk__in=[run.pk for run in runs]).filter(status=RunStatus.QUEUED).count() == 2
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_two_selected_runs_are_compared_the_older_one_first(admin_page: Page, width: int) -> None:
+    older, newer = make_retried_run(), make_retried_run()
+    make_retried_run()
+    resize(admin_page, width)
+    admin_page.goto("/runs/")
+    compare = admin_page.locator("#compare")
+    admin_page.get_by_label(f"Select run #{newer.pk}").check()
+    expect(compare).to_have_attribute("aria-disabled", "true")
+    admin_page.get_by_label(f"Select run #{older.pk}").check()
+    compare.click()
+    expect(admin_page).to_have_url(re.compile(rf"/runs/compare/\?a={older.pk}&b={newer.pk}$"))
+
+
+def test_on_a_phone_each_run_is_a_card_with_its_steps_and_issues(admin_page: Page) -> None:
+    make_retried_run(labels=["a-long-label" * 4] * 5)
+    resize(admin_page, 390)
+    admin_page.goto("/runs/")
+    row = admin_page.locator("#run-rows tr").first
+    assert list_sticking_out(admin_page) == []
+    for part in (".steps svg", ".issues", ".status", ".created"):
+        box = row.locator(part).bounding_box()
+        assert box is not None and box["x"] + box["width"] <= 390
 
 
 def test_an_export_is_downloaded(admin_page: Page) -> None:

@@ -36,8 +36,8 @@ def built(tmp_path: Path) -> Path:
     return tmp_path / "site-packages"
 
 
-def test_every_template_and_static_file_is_in_the_wheel(built: Path) -> None:
-    for name in ("templates", "static"):
+def test_every_template_static_file_and_guide_is_in_the_wheel(built: Path) -> None:
+    for name in ("templates", "static", "docs"):
         parts = {path.relative_to(ROOT / name) for path in (ROOT / name).rglob("*") if path.is_file()}
         packed = built / "toolflow_site" / name
         assert {path.relative_to(packed) for path in packed.rglob("*") if path.is_file()} == parts
@@ -58,6 +58,7 @@ def test_an_installed_package_finds_its_parts_and_keeps_what_is_its_own_where_it
         found: dict[str, Any] = runpy.run_path(str(built / "toolflow_site/settings.py"))
     assert found["TEMPLATES"][0]["DIRS"] == [built / "toolflow_site/templates"]
     assert found["STATICFILES_DIRS"] == [built / "toolflow_site/static"]
+    assert found["GUIDES_DIR"] == built / "toolflow_site/docs"
     assert found["TOOLFLOW_DATA_DIR"] == started / "var"
     assert found["TOOLFLOW_MODEL"] == "from-the-folder"
 

@@ -75,6 +75,10 @@ ADDRESSES = {
     "runs/views/<view_id>/delete/":                     (NO_METHOD, NOBODY),  # there is none of one's own
     "runs/views/values/":                               (VIEWER, NO_METHOD),
     "overview/live":                                    (VIEWER, NO_METHOD),
+    "search/":                                          (USER, NO_METHOD),  # finds what one may see
+    "guides/":                                          (USER, NO_METHOD),
+    "guides/<name>/":                                   (USER, NO_METHOD),
+    "guides/images/<name>":                             (USER, NO_METHOD),
     "flows/":                                           (VIEWER, NO_METHOD),
     "flows/<flow_name>/":                               (VIEWER, NO_METHOD),
     "workers/":                                         (VIEWER, NO_METHOD),
@@ -181,6 +185,8 @@ class World:
             "<flow_id>/versions/<number>": f"{idle.flow_id}/versions/{idle.number}",
             "<flow_id>": idle.flow_id,
             "<format>": "csv",
+            "guides/images/<name>": "guides/images/runs.png",
+            "guides/<name>": "guides/running",
             "<token>": "5eed" * 8,
             "<action_id>": BulkAction.objects.create(kind="cancel", token="5eed" * 8).pk,
             "<delivery_id>": WebhookDelivery.objects.create(
@@ -297,7 +303,7 @@ def test_whoever_is_refused_gets_a_page_with_a_sentence(world: World) -> None:
         answer = world.ask(STAFF, "GET", world.fill(address))
         if answer.status_code == 403 and not address.startswith("_"):
             words = read_words(answer.content.decode())
-            assert "You may not do this" in words, address
+            assert "You can’t" in words, address
             assert "lack" in words, address
 
 

@@ -69,10 +69,10 @@ class TestAsking:
         assert "&unattended" in read_poller(get_page(viewer, run_address(run)))
         worker = make_worker()
         status, update = poll(viewer, run, 0, "0.0&unattended")
-        assert status == 200 and "No worker is running." not in read_words(update)
+        assert status == 200 and "No workers online" not in read_words(update)
         worker.delete()
         status, update = poll(viewer, run, 0, "0.0")
-        assert status == 200 and "No worker is running." in read_words(update)
+        assert status == 200 and "No workers online" in read_words(update)
         assert poll(viewer, run, 0, "0.0&unattended")[0] == 204
 
     @pytest.mark.parametrize("query", ["", "revision=1", "revision=x&seen=1.1", "revision=1&seen=now", "seen=1.1"])

@@ -45,7 +45,7 @@ class TestRows:
         attempts = (make_attempt(1, 1, "failed", issues=issues), make_attempt(1, 2, "errored"))
         run = make_stored_run(*attempts, status=RunStatus.ERRORED, total_tokens=29_895, cost="0.0724")
         words = read_plain(viewer, "/runs/")
-        assert f"Colour theme #{run.pk}, v1 Errored 0 of 3 passed 2 2 critical 1 low 5 min 00 s" in words
+        assert f"Colour theme #{run.pk}, v1 Errored 0 of 3 passed 2 2 Critical 1 Low 5 min 00 s" in words
         assert "29 895 $0.0724" in words
         make_stored_run()
         assert "None 5 min 00 s 0 — —" in read_plain(viewer, "/runs/")
@@ -56,12 +56,19 @@ class TestRows:
         assert "Label a&b Label nightly Label pilot +2" in read_words(page)
         assert 'href="/runs/?label=a%26b"' in page and 'title="release, \\u202etxt.exe"' in page
 
-    def test_only_who_may_do_something_to_runs_can_choose_them(self, operator: Client) -> None:
+    def test_actions_on_selected_runs_are_those_that_the_user_may_take(self, operator: Client) -> None:
         run = make_stored_run()
-        box = f'<input type="checkbox" form="bulk" name="run" value="{run.pk}"'
-        assert box in get_page(operator, "/runs/")
-        User.objects.get().user_permissions.set(Permission.objects.filter(codename="view_run"))
-        assert box not in get_page(operator, "/runs/")
+        actions = ('href="/runs/compare/"', 'formaction="/runs/bulk/cancel/"', 'formaction="/runs/bulk/run-again/"')
+        for expected in ((True, True, True), (True, False, False)):
+            page = get_page(operator, "/runs/")
+            assert f'type="checkbox" form="bulk" name="run" value="{run.pk}"' in page
+            assert tuple(action in page for action in actions) == expected
+            User.objects.get().user_permissions.set(Permission.objects.filter(codename="view_run"))
+
+    def test_texts_of_users_keep_their_direction(self, viewer: Client) -> None:
+        make_stored_run(spec=make_page_flow(title="مراجعة العقد"), labels=["عاجل", "pilot"])
+        page = get_page(viewer, "/runs/")
+        assert 'dir="rtl">مراجعة العقد<' in page and 'dir="rtl">عاجل<' in page and 'dir="ltr">pilot<' in page
 
 
 class TestFilters:
@@ -101,7 +108,7 @@ class TestFilters:
         page = get_page(viewer, "/runs/?q=customer reminder")
         assert list_runs(page) == [run.pk]
         assert f'<a href="/runs/{run.pk}/#s0a1">Input</a>' in page
-        assert f'<a href="/runs/{run.pk}/#s1a1">Step 1, attempt 1, issue</a>' in page
+        assert f'<a href="/runs/{run.pk}/steps/1/attempts/1/">Step 1, attempt 1, issue</a>' in page
         assert "Names no &lt;<mark>customer</mark>&gt;, only a <mark>reminder</mark>" in page
         assert "\u202e" not in page
 

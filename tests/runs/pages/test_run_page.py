@@ -7,9 +7,7 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
-from django.template import Context, Template, TemplateSyntaxError
 from django.test import Client
-from django.urls.base import set_script_prefix
 
 from runs.models import RunStatus
 from tests.engine.builders import make_attempt, make_error, make_issue
@@ -217,33 +215,3 @@ def test_what_the_address_hides_is_hidden_and_its_toggles_say_so(viewer: Client)
     assert "Critical 0 High 1 Medium 0 Low 1" in read_words(page)
     page = get_page(viewer, f"{run_address(run)}?hide=low,nonsense")
     assert "message-warning" in page and 'data-hide=""' in page
-
-
-class TestFixed:
-    """The parts of the layout that are built once for everybody."""
-
-    def test_they_hold_what_stands_in_them_below_each_path(self) -> None:
-        page = Template("{% load layout %}{% fixed %}<a href=\"{% url 'runs:list' %}\">{% endfixed %}")
-        assert page.render(Context()) == page.render(Context()) == '<a href="/runs/">'
-        set_script_prefix("/tools/")
-        try:
-            assert page.render(Context()) == '<a href="/tools/runs/">'
-        finally:
-            set_script_prefix("/")
-
-    @pytest.mark.parametrize(
-        "inside",
-        [
-            "{{ user }}",
-            "{% if user %}yes{% endif %}",
-            "{% icon name %}",
-            "{% url 'runs:page' run %}",
-            "{% url 'runs:list' as address %}",
-            "{% static name %}",
-            "{% csrf_token %}",
-            "{% include 'main_nav.html' %}",
-        ],
-    )
-    def test_nothing_that_may_differ_gets_in(self, inside: str) -> None:
-        with pytest.raises(TemplateSyntaxError, match="may differ between pages"):
-            Template("{% load layout toolflow static %}{% fixed %}text " + inside + "{% endfixed %}")
