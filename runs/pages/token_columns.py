@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from runs.formatting import format_count, format_short_count
-from runs.pages.day_charts import Tick
 from runs.pages.small_charts import format_number
+from runs.pages.waterfall import Tick
 
 COLUMN_AREA = 150
 LEAST_COLUMN_AREA = 66

@@ -10,7 +10,6 @@ from flows.engine.history import Outcome
 from runs.formatting import format_duration, format_elapsed
 from runs.history.issue_links import anchor_attempt
 from runs.pages.badges import STATES
-from runs.pages.day_charts import Tick
 from runs.pages.small_charts import format_number
 
 ROW_HEIGHT = 22
@@ -25,6 +24,16 @@ _MOST_QUEUE = 1 / 3
 """Of the attempts' time: a longer time in the queue is drawn that long, or the attempts would not be seen beside it."""
 _LEAST_WHILE_RUNNING = 10.0
 """Seconds that the axis of a run under way shows at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """One mark of an axis at ``at`` (per cent from the left, or pixels from the top)."""
+
+    at: str
+    label: str
+    is_minor: bool = False
+    """Left out where there is little room."""
 
 
 @dataclass(frozen=True, slots=True)

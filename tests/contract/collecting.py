@@ -137,11 +137,11 @@ def collect_api_parameters() -> Iterator[str]:
 def collect_page_parameters() -> Iterator[str]:
     """Query parameters of pages: those that a page lists under a name, and all that are read from ``request.GET``."""
     from runs.filters import PARAMETERS
-    from runs.pages import audit_log, flow_query, run_list
+    from runs.pages import audit_log, flow_page, run_list
 
     listed = {
         "/runs/": [*PARAMETERS, *run_list.PAGING],
-        "/flows/<slug>/": flow_query.NAMES,
+        "/flows/<slug>/": flow_page.NAMES,
         "/trail/": audit_log.NAMES,
     }
     for page, names in listed.items():

@@ -53,6 +53,7 @@ PAGES = (
     "/trail/",
     "/runs/bulk/?status=failed",
     "/flows/seeded-colour-theme/",
+    "/flows/seeded-colour-theme/versions/2/",
     "/runs/{run}/",
     "/runs/{run}/steps/1/attempts/1/",
     "/runs/compare/?a={run}&b={other}",

@@ -21,17 +21,14 @@ from runs.formatting import (
     format_share,
     format_short_count,
 )
-from runs.pages.flow_charts import ChartMaker
-from runs.pages.periods import PERIODS, build_period
+from runs.pages.flow_trends import PERIODS, VersionMarks, build_period, mark_versions, plot_trend
 from runs.pages.token_columns import AttemptTokens, plot_tokens
-from runs.pages.version_marks import VersionMarks, mark_versions
 from runs.pages.waterfall import AttemptSpan, Waterfall, plot_waterfall
 from runs.statistics.figures import DayRuns
-from runs.statistics.sums import RunSums, sum_by_slot
+from runs.statistics.sums import RunSums
 from tests.runs.pages.reading import THIN
 
 TODAY = date(2026, 5, 13)  # a Wednesday
-WEEK = build_period("7d", TODAY)
 NUMBERS = {11: 1, 12: 2, 13: 3}
 """Versions by the keys of their rows."""
 
@@ -83,19 +80,21 @@ def test_unknown_tokens_are_not_shown_as_zero_and_without_any_there_is_no_chart(
 class TestDays:
     def test_periods_end_today_and_twelve_months_are_whole_weeks(self) -> None:
         found = {name: build_period(name, TODAY) for name in PERIODS}
-        assert {name: len(period.slots) for name, period in found.items()} == {"7d": 7, "30d": 30, "90d": 90, "12m": 52}
-        assert {period.find_slot(TODAY) for period in found.values()} == {6, 29, 89, 51}
+        assert {name: len(period.slots) for name, period in found.items()} == {
+            "7d": 7,
+            "14d": 14,
+            "30d": 30,
+            "90d": 90,
+            "12m": 52,
+        }
+        assert {period.find_slot(TODAY) for period in found.values()} == {6, 13, 29, 89, 51}
         assert {slot.first.weekday() for slot in found["12m"].slots} == {0}
 
-    def test_the_table_of_a_chart_has_every_day_and_tells_gaps_from_zeros(self) -> None:
-        slots = sum_by_slot(WEEK, [(date(2026, 5, 8), RunSums(runs=3, succeeded=2, failed=1))])
-        chart = ChartMaker(WEEK, (), {3: "v2"}).chart_runs(slots)
-        assert [row.cells for row in chart.rows] == [(), ("3", "2", "1", "0", "0"), *[()] * 5]
-        assert [row.note for row in chart.rows] == ["", "", "", "v2", "", "", ""]
-
-    def test_costs_that_are_known_in_part_say_so(self) -> None:
-        slots = sum_by_slot(WEEK, [(TODAY, RunSums(runs=1, cost=Decimal(3), first_cost=Decimal(3), unpriced=1))])
-        assert ChartMaker(WEEK, (), {}).chart_use(slots, measure="cost").rows[-1].cells[0] == "≥ $3.00"
+    def test_a_trend_stops_at_gaps_and_ends_with_the_latest_value(self) -> None:
+        trend = plot_trend([0.5, None, 1.0, 0.0], scale=1.0, format_value=str)
+        assert trend is not None and (trend.end_label, trend.end_x) == ("0.0", "87.5%")
+        assert trend.lines == ("121,22 129,22", "625,0 875,44")
+        assert plot_trend([None, 1.0], scale=1.0, format_value=str) is None
 
 
 def mark(*days: dict[int, int], period: str = "30d") -> VersionMarks:
@@ -118,7 +117,7 @@ def mark(*days: dict[int, int], period: str = "30d") -> VersionMarks:
     [
         (
             [{1: 9}, {}, {}, {2: 9}, {2: 9}, {}, {2: 9}, {1: 9}, {1: 9}],
-            ["v1 since 5 May 2026", "v2 since 8 May 2026", "most runs of v1 from 12 May 2026 on"],
+            ["v1 since 5 May 2026", "v2 since 8 May 2026", "most runs use v1 from 12 May 2026"],
         ),
         # Marked once, though most runs of its first day are of the other.
         ([{1: 9}, {}, {1: 8, 2: 2}, {2: 9}, {2: 9}], ["v1 since 9 May 2026", "v2 since 11 May 2026"]),
