@@ -109,13 +109,9 @@ def follow_run(page: Page, address: str) -> None:
 
 
 def show_run(page: Page, address: str) -> None:
-    """Open a run that has ended, with step 2's first attempt unfolded and everything around it folded away."""
-    page.goto(address)
-    page.locator("#s2a1-chip").click()
-    others = page.locator("details.attempt[open]:not(#s2a1) > summary")
-    while others.count():
-        others.first.click()
-    expect(page.locator("#s2a1 .issue").first).to_be_visible()
+    """Open a run that has ended, with step 2's first attempt selected."""
+    page.goto(f"{address}steps/2/attempts/1/")
+    expect(page.locator("#pane .issue").first).to_be_visible()
 
 
 def fail_without_retries(page: Page) -> str:
@@ -191,11 +187,11 @@ def take_screenshots(browser: Browser, address: str, password: str) -> None:
     run = start_run(page, "colour-theme")
     follow_run(page, run)
     show_run(page, run)
-    save_picture(page, "run-page", through="#s2")
+    save_picture(page, "run-page", through="#pane")
     page.goto("/runs/new/colour-theme/?example=1")
     save_picture(page, "start-run", through="form.start")
     page.goto(start_run(page, "support-ticket-triage") + "cancel/")
-    page.get_by_role("button", name="Cancel the run").click()
+    page.get_by_role("button", name="Cancel run").click()
     start_run(page, "colour-theme")
     expect(page.locator("#s2a1")).to_be_visible(timeout=RUN_PATIENCE)
     page.goto("/runs/")
@@ -210,7 +206,7 @@ def take_screenshots(browser: Browser, address: str, password: str) -> None:
 
     dark = open_page(browser, address, password, scheme="dark")
     show_run(dark, run)
-    save_picture(dark, "run-page-dark", through="#s2")
+    save_picture(dark, "run-page-dark", through="#pane")
     failed = fail_without_retries(page)
     for window, name in ((page, "compare"), (dark, "compare-dark")):
         window.goto(f"/runs/compare/?a={read_number(failed)}&b={read_number(run)}")

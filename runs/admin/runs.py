@@ -120,7 +120,7 @@ def _link_attempt(attempt: Attempt) -> SafeString:
 def _show_output(attempt: Attempt) -> SafeString:
     """The output with the lines marked that its issues point at, and the issues beside it."""
     issues = list(Issue.objects.filter(attempt=attempt))
-    view = view_attempt(attempt, issues, StepSpec(name=attempt.step.name), True, attempt.step.run)
+    view = view_attempt(attempt, issues, StepSpec(name=attempt.step.name), attempt.step.run)
     return render_to_string("admin/runs/attempt/output.html", {"attempt": view})
 
 

@@ -366,7 +366,7 @@ class Panel:
             raw_output = list_json(attempt.raw_output)
         self.verdict = {
             "title": title,
-            "attempt": view_attempt(row, build_issues(row, attempt.issues), self.step, True, Run()),
+            "attempt": view_attempt(row, build_issues(row, attempt.issues), self.step, Run()),
             "was_audited": attempt.outcome in (Outcome.PASSED, Outcome.FAILED),
             "raw_output": raw_output,
             **shown,

@@ -22,7 +22,7 @@ LONGEST_PLACE = 80
 
 @dataclass(frozen=True, slots=True)
 class IssueLink:
-    """An issue by its name and its place; ``address`` leads to it from the page of its run."""
+    """An issue by its name and its place; ``address`` is relative to the page of its run."""
 
     address: str
     severity: str
@@ -62,20 +62,22 @@ def anchor_attempt(step: int, number: int) -> str:
 
 
 def anchor_issue(step: int, number: int, position: int) -> str:
-    """The id of an issue on the page of its run."""
+    """The id of an issue among those of all attempts of a run."""
     return f"{anchor_attempt(step, number)}-i{position}"
 
 
-def address_issue(step: int, number: int, position: int, page: int) -> str:
-    """Where an issue is, relative to the page of its run: there, or on a further page of the issues of its attempt."""
-    anchor = f"#{anchor_issue(step, number, position)}"
-    if page == 1:
-        return anchor
-    return f"steps/{step}/attempts/{number}/?issues={page}{anchor}"
+def address_attempt(step: int, number: int) -> str:
+    """Where an attempt is selected, relative to the page of its run."""
+    return f"steps/{step}/attempts/{number}/"
+
+
+def address_issue(step: int, number: int, position: int, page: int = 1) -> str:
+    """Where an issue is, relative to the page of its run; of many issues of an attempt it is on a further ``page``."""
+    return f"{address_attempt(step, number)}{f'?issues={page}' if page > 1 else ''}#i{position}"
 
 
 def join_address(run_url: str, address: str) -> str:
-    """``address``, relative to the page of a run, for a link on another page; ``run_url`` is empty on that page."""
+    """``address``, relative to the page of a run at ``run_url``, for a link on any page."""
     return urljoin(run_url, address) if run_url else address
 
 

@@ -14,6 +14,7 @@ from runs.history.issue_links import (
     MOST_LINKS,
     SEVERITY_NAMES,
     IssueLink,
+    address_attempt,
     address_issue,
     anchor_attempt,
     anchor_issue,
@@ -157,7 +158,7 @@ class StepIssues:
         return Mark(Arrival.INTRODUCED.value, "New here")
 
     def _mark_attempt(self, kind: str, words: str, number: int) -> Mark:
-        return Mark(kind, words, f"attempt {number}", f"#{anchor_attempt(self.step, number)}")
+        return Mark(kind, words, f"attempt {number}", address_attempt(self.step, number))
 
     def _mark_sighting(self, kind: str, words: str, sighting: Sighting, rest: str = "") -> Mark:
         return Mark(kind, words, f"attempt {sighting.number}", self._address(sighting), rest)

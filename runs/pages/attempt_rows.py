@@ -1,26 +1,32 @@
-"""Reading the attempts of a run without their outputs, and the outputs of those that are shown open.
+"""Reading a run for its page: its definition, its attempts without their outputs, its issues, and what became of them.
 
-An output may take megabytes, and most attempts of a long run are one line each: what they brought stays in the
-database until somebody opens them. One attempt may have thousands of issues: of a run with many, all but what tells
-them apart stays there too.
+An output may take megabytes, and a page shows one: the others stay in the database, but for those that show which
+issues moved with their items and which retries gave the same output again. One attempt may have thousands of issues: of
+a run with many, all but what tells them apart stays there too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Exists, Func, IntegerField, OuterRef, Q, TextField
-from django.db.models.functions import Cast, Coalesce
+from django.db.models import Exists, Func, IntegerField, OuterRef, Q
+from django.db.models.functions import Coalesce
 from django.db.models.sql.compiler import SQLCompiler
+from pydantic import ValidationError
 
+from flows.engine.errors import SpecError
+from flows.engine.model_calls import resolve_spec
+from flows.engine.spec import FlowSpec, ModelSettings
 from runs import models
-from runs.history.issue_links import anchor_attempt
-from runs.history.texts import LONGEST_CONTEXT, LONGEST_TEXT, MOST_SUGGESTIONS
+from runs.history.lifecycle import Judged, StepIssues, StepTrace, count_issues
 
-_MOST_SHOWN = MOST_SUGGESTIONS * LONGEST_TEXT + 2 * LONGEST_CONTEXT
-"""Characters that a page shows of what an issue says beside its description."""
+MAX_READ_BYTES = 150_000
+"""Of a step's stored outputs that are read only to be compared. Items of others are taken for fixed and new, and
+outputs for different ones."""
+
 _LARGE_OF_ISSUE = ("context", "suggestions", "added_fields")
 _CHEAP_LENGTH = (3, 43, 0)
 """Since this version SQLite tells the length of a text without reading it."""
@@ -54,32 +60,18 @@ def list_attempt_rows(run_id: int) -> list[models.Attempt]:
     return list(attempts.select_related("step", "usage").defer(*large).order_by("step__index", "number"))
 
 
-def list_issues(
-    run_id: int, *, steps: Collection[int] | None = None, is_brief: bool = False
-) -> dict[int, list[models.Issue]]:
-    """The issues of a run in order, by the keys of their attempts; with ``steps`` those of these steps alone.
+def list_issues(run_id: int, *, is_brief: bool = False) -> dict[int, list[models.Issue]]:
+    """The issues of a run in order, by the keys of their attempts.
 
-    Each has ``more_bytes``, the size of what it says beside its description. ``is_brief`` leaves that itself out:
-    ``complete_issues`` reads it of those that are shown.
+    ``is_brief`` leaves out what may be large: ``complete_issues`` reads it of those that are shown.
     """
     issues = models.Issue.objects.filter(attempt__step__run_id=run_id)
-    if steps is not None:
-        issues = issues.filter(attempt__step__index__in=steps)
     if is_brief:
         issues = issues.defer(*_LARGE_OF_ISSUE)
-    # PostgreSQL tells the length of a text, and not that of JSON.
-    suggestions = StoredBytes(Cast("suggestions", TextField()))
     found: dict[int, list[models.Issue]] = {}
-    sized = issues.annotate(more_bytes=StoredBytes("context") + StoredBytes("added_fields") + suggestions)
-    for issue in sized.order_by("attempt_id", "position"):
+    for issue in issues.order_by("attempt_id", "position"):
         found.setdefault(issue.attempt_id, []).append(issue)
     return found
-
-
-def weigh_texts(issue: models.Issue) -> int:
-    """How much a page shows at most of what an issue of ``list_issues`` says."""
-    more: int = issue.more_bytes  # type: ignore[attr-defined]  # annotated
-    return min(len(issue.description), LONGEST_TEXT) + min(more, _MOST_SHOWN)
 
 
 def complete_issues(issues: Iterable[models.Issue]) -> None:
@@ -100,29 +92,37 @@ def find_run(run_id: int) -> models.Run:
     return runs.annotate(has_original=Exists(originals)).get(pk=run_id)
 
 
-def read_outputs(rows: Collection[models.Attempt]) -> None:
-    """Give rows of ``list_attempt_rows`` their ``output``, and ``unusable_output``, what came back instead of one.
+@dataclass(frozen=True, slots=True)
+class KnownStep:
+    """One step of a run. Of a version that can't be read only its place and, once it has begun, its name are known."""
 
-    One query, and another one if some of them have no output.
-    """
-    with_output = {row.pk: row for row in rows if row.has_output}  # type: ignore[attr-defined]  # annotated
-    others = {row.pk: row for row in rows if row.pk not in with_output}
-    for key, output in _fetch_column("output", with_output):
-        with_output[key].output = output
-    for row in others.values():
-        row.output = None
-    unusable = [key for key, row in others.items() if row.has_raw_output]  # type: ignore[attr-defined]  # annotated
-    for key, came_back in _fetch_column("raw_output", unusable):
-        others[key].unusable_output = came_back  # type: ignore[attr-defined]  # as if it were annotated
+    index: int
+    name: str
+    tool_name: str = ""
+    model: str = ""
+    is_local: bool = False
+    max_attempts: int | None = None
+    """None where it is not known."""
 
 
-def _fetch_column(name: str, keys: Collection[int]) -> Iterable[tuple[int, Any]]:
-    return models.Attempt.objects.filter(pk__in=keys).order_by().values_list("pk", name) if keys else ()
+def read_spec(run: models.Run) -> FlowSpec | None:
+    """The definition that a run was made with, with its model settings; None if this release can't read it."""
+    try:
+        return resolve_spec(run.version.flow_spec, ModelSettings.model_validate(run.model_settings))
+    except (SpecError, ValidationError):
+        return None
 
 
-def name_attempt(row: models.Attempt) -> str:
-    """The id of an attempt on the page of its run: ``s2a1``."""
-    return anchor_attempt(row.step.index, row.number)
+def list_steps(run: models.Run, spec: FlowSpec | None, rows: Sequence[models.Attempt]) -> tuple[KnownStep, ...]:
+    """All steps of a run, from its ``spec`` or else from ``rows``, its attempts with their steps."""
+    if spec is not None:
+        return tuple(
+            KnownStep(index, step.name, step.tool_name or "", step.model or "", step.is_local, step.max_attempts)
+            for index, step in enumerate(spec.steps, start=1)
+        )
+    names = {row.step.index: row.step.name for row in rows}
+    count = max(run.step_count, *names, 0)
+    return tuple(KnownStep(index, names.get(index, f"Step {index}")) for index in range(1, count + 1))
 
 
 def find_bases(rows: Sequence[models.Attempt]) -> dict[int, models.Attempt]:
@@ -135,3 +135,108 @@ def find_bases(rows: Sequence[models.Attempt]) -> dict[int, models.Attempt]:
         if row.has_output:  # type: ignore[attr-defined]  # annotated
             latest[row.step_id] = row
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """What comparing the attempts of a run brought to light."""
+
+    issues: Mapping[int, StepIssues]
+    """What became of issues, by the index of the step."""
+    same_as: Mapping[int, models.Attempt]
+    """By the key of an attempt, the first one of its step that gave this very output, one after the other."""
+
+
+def read_and_trace(
+    rows: Sequence[models.Attempt],
+    issues: Mapping[int, Sequence[models.Issue]],
+    shown: Collection[models.Attempt],
+    *,
+    has_texts: bool,
+) -> Traced:
+    """Give the ``shown`` rows of ``list_attempt_rows`` their ``output``, and compare the attempts of each step.
+
+    Rows without an output get ``unusable_output``, what came back instead of one. One query at most, and another one
+    for such rows. Without texts, which retention has removed, issues are counted only.
+    """
+    steps: dict[int, list[models.Attempt]] = {}
+    for row in rows:
+        steps.setdefault(row.step.index, []).append(row)
+    judged: dict[int, list[Judged]] = {
+        index: [(row, issues.get(row.pk, ())) for row in own] for index, own in steps.items()
+    }
+    begun = {index: StepTrace(index, attempts) for index, attempts in judged.items()} if has_texts else {}
+    compared: dict[int, models.Attempt] = {}
+    for index, own in steps.items():
+        moving = (row for row in own if index in begun and row.number in begun[index].moving)
+        for row in (*_choose_readable(moving), *_choose_readable(_list_alike(own))):
+            compared[row.pk] = row
+    outputs = _read_outputs(shown, compared.values())
+    by_number: dict[int, dict[int, Any]] = {}
+    for row in (row for row in compared.values() if row.pk in outputs):
+        by_number.setdefault(row.step.index, {})[row.number] = outputs[row.pk]
+    traced = {
+        index: begun[index].finish(by_number.get(index, {})) if has_texts else count_issues(index, attempts)
+        for index, attempts in judged.items()
+    }
+    return Traced(traced, _find_same(steps.values(), outputs))
+
+
+def _choose_readable(rows: Iterable[models.Attempt]) -> Iterator[models.Attempt]:
+    """Those of a step that have an output and fit, in order.
+
+    What is said of an issue must depend neither on other steps of the page nor on which attempt is selected.
+    """
+    free = MAX_READ_BYTES
+    for row in rows:
+        size: int = row.stored_bytes  # type: ignore[attr-defined]  # annotated
+        if row.has_output and size <= free:  # type: ignore[attr-defined]  # annotated
+            free -= size
+            yield row
+
+
+def _list_alike(rows: Sequence[models.Attempt]) -> Iterator[models.Attempt]:
+    """Attempts of a step whose outputs are as long as the one before or after them."""
+    brought = [row for row in rows if row.has_output]  # type: ignore[attr-defined]  # annotated
+    sizes: list[int] = [row.stored_bytes for row in brought]  # type: ignore[attr-defined]  # annotated
+    for place, row in enumerate(brought):
+        if sizes[place] in (*sizes[max(place - 1, 0) : place], *sizes[place + 1 : place + 2]):
+            yield row
+
+
+def _find_same(steps: Iterable[Sequence[models.Attempt]], outputs: Mapping[int, Any]) -> dict[int, models.Attempt]:
+    same: dict[int, models.Attempt] = {}
+    for own in steps:
+        before: models.Attempt | None = None
+        for row in (row for row in own if row.has_output):  # type: ignore[attr-defined]  # annotated
+            if before and _is_same(outputs, row, before):
+                same[row.pk] = same.get(before.pk, before)
+            before = row
+    return same
+
+
+def _is_same(outputs: Mapping[int, Any], one: models.Attempt, other: models.Attempt) -> bool:
+    # To the letter, with the order of keys: a line of one is that line of the other.
+    return one.pk in outputs and other.pk in outputs and repr(outputs[one.pk]) == repr(outputs[other.pk])
+
+
+def _read_outputs(shown: Collection[models.Attempt], compared: Collection[models.Attempt]) -> dict[int, Any]:
+    """The outputs of all these rows by their keys; those of ``shown`` are on the rows, too."""
+    wanted = {row.pk: row for row in (*shown, *compared) if row.has_output}  # type: ignore[attr-defined]  # annotated
+    outputs = dict(_fetch_column("output", wanted))
+    others = {row.pk: row for row in shown if row.pk not in outputs}
+    for row in shown:
+        row.output = outputs.get(row.pk)
+    unusable = [key for key, row in others.items() if row.has_raw_output]  # type: ignore[attr-defined]  # annotated
+    for key, came_back in _fetch_column("raw_output", unusable):
+        others[key].unusable_output = came_back  # type: ignore[attr-defined]  # as if it were annotated
+    return outputs
+
+
+def read_outputs(rows: Collection[models.Attempt]) -> None:
+    """Give rows of ``list_attempt_rows`` their ``output``, and ``unusable_output``, what came back instead of one."""
+    _read_outputs(rows, ())
+
+
+def _fetch_column(name: str, keys: Collection[int]) -> Iterable[tuple[int, Any]]:
+    return models.Attempt.objects.filter(pk__in=keys).order_by().values_list("pk", name) if keys else ()

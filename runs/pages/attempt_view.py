@@ -1,23 +1,32 @@
-"""One attempt as a page shows it: its output beside its own issues, and the lines that they point at."""
+"""One attempt as pages show it: its output beside its own issues, and the lines that they point at."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
 from flows.engine.history import COUNTED, UNREPORTED_USAGE, TokenUsage
-from runs import models
+from runs import formatting, models
 from runs.history.feedback import ToldFeedback
-from runs.history.issue_links import IssuePages, anchor_attempt, count_page, list_page, name_issue
-from runs.history.json_lines import Listing, Place, list_json, list_text, show_invisible
-from runs.history.lifecycle import FixedIssues, Lifecycle, StepIssues
+from runs.history.issue_links import (
+    IssueLink,
+    IssuePages,
+    address_attempt,
+    anchor_attempt,
+    count_page,
+    join_address,
+    list_page,
+    name_issue,
+)
+from runs.history.json_lines import Line, Listing, Place, list_json, list_text, show_invisible
+from runs.history.lifecycle import Mark, StepIssues
 from runs.history.output_diff import OutputDiff, compare_outputs
 from runs.history.texts import LONGEST_CONTEXT, MOST_SUGGESTIONS, SHORT_TEXT, CutText, cut_text
 from runs.models import Run
-from runs.pages.badges import SEVERITIES
+from runs.pages.badges import SEVERITIES, STATES, Badge
 from runs.stored_history import read_usage
 
 RUNNING = "running"
@@ -27,6 +36,16 @@ MOST_CHARACTERS = 1_000_000
 """What is shown of an output; a longer one is cut, and can be downloaded."""
 
 _MOST_CONTEXT_LINES = 200
+_LONGEST_VALUE = 80
+"""Characters of the offending value that an issue quotes."""
+_LOOKS = {
+    "introduced": ("plus-circle", "quiet"),
+    "persisted": ("arrow-right-circle", "quiet"),
+    "returned": ("arrow-uturn-left", "errored"),
+    "fixed": ("check-circle", "passed"),
+    "remains": ("arrow-long-right", "quiet"),
+    "unlisted": ("question-mark-circle", "quiet"),
+}
 
 
 class CallingStep(Protocol):
@@ -47,41 +66,79 @@ class IssueMark:
 
 
 @dataclass(frozen=True, slots=True)
+class MarkView:
+    """One thing that became of an issue; ``words`` go on with ``linked``, which leads to ``url``, and ``rest``."""
+
+    icon: str
+    tone: str
+    words: str
+    linked: str
+    url: str
+    rest: str
+
+
+@dataclass(frozen=True, slots=True)
+class LinkView:
+    """An issue that is named where it doesn't stand."""
+
+    url: str
+    severity: str
+    badge: Badge
+    title: str
+    place: str
+    where: str
+    """Its attempt, as far as that is not the one on the page."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeverityCount:
+    """How many issues of a severity there are."""
+
+    name: str
+    badge: Badge
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class IssueView:
     """One issue. ``place`` is the line of the output that its ``path`` leads to, if there is one."""
 
     id: str
+    number: int
+    """On its page, from 1."""
     severity: str
+    badge: Badge
     title: str
     code: str
     description: CutText
     path: str | None
     place: Place | None
     line_id: str
+    value: str
+    """What stands at ``place``; empty where that is a list, an object or missing."""
     suggestions: tuple[CutText, ...]
     more_suggestions: int
     """How many are not shown."""
     context: Listing | None
     added_fields: Listing | None
-    lifecycle: Lifecycle | None
-    """What became of it from attempt to attempt; None while that can't be told."""
+    marks: tuple[MarkView, ...]
+    """What became of it from attempt to attempt; empty while that can't be known."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptView:
-    """One attempt: its output beside its own issues. What is not ``is_loaded`` has neither, only how many issues."""
+    """One attempt: its output beside its own issues."""
 
     id: str
     step: int
     number: int
     state: str
+    badge: Badge
     is_local: bool
     is_removed: bool
     """Whether retention has removed what it read and wrote."""
-    is_open: bool
-    is_loaded: bool
-    address: str
-    """Of the attempt on a page of its own; its parts are below."""
+    url: str
+    """Where it is selected; empty away from the pages of its run."""
     output: Listing | None
     stored_bytes: int
     """The size of what it brought."""
@@ -93,18 +150,22 @@ class AttemptView:
     """Whether ``diff`` is to be shown instead of the output."""
     diff: OutputDiff | None
     """None also where the outputs are too long to be compared."""
+    same_as: int | None
+    """The first of the attempts right before that gave this very output."""
     issues: tuple[IssueView, ...]
-    """Those of one of their pages, the gravest first."""
+    """Those of one of their pages, the most severe first."""
     issue_pages: IssuePages | None
     """None where all issues are shown."""
-    fixed: FixedIssues | None
-    """Issues of earlier attempts that this one fixed; None if there are none, and while it is not loaded."""
+    fixed: tuple[LinkView, ...]
+    """Issues of earlier attempts that this one fixed, the most severe of them."""
+    more_fixed: int
     counts: tuple[tuple[str, int], ...]
     marks: Mapping[int, tuple[IssueMark, ...]]
     usage: TokenUsage | None
     """None while the attempt runs."""
     duration: float | None
     error: Mapping[str, Any] | None
+    error_message: CutText
     failure_reason: CutText
     model: str
     finish_reason: str
@@ -113,7 +174,9 @@ class AttemptView:
     has_raw_output: bool
     has_request: bool
     told: ToldFeedback | None
-    """What the model was told of earlier attempts; None for local steps, and while the attempt is not loaded."""
+    """What the model was shown of earlier attempts; None for local steps, and where that is not known."""
+    hidden: tuple[LinkView, ...]
+    """Issues that the severity filter kept from the model, as far as they are named."""
     started_at: datetime | None
     ended_at: datetime | None
 
@@ -131,9 +194,13 @@ class AttemptView:
         return any(count for _, count in self.counts)
 
     @property
-    def is_clean(self) -> bool:
-        """It has ended without an issue."""
-        return not self.has_issues and not self.is_running
+    def severities(self) -> tuple[SeverityCount, ...]:
+        """Its issues by severity, without those that it has none of."""
+        return list_counts(self.counts)
+
+    @property
+    def issue_count(self) -> int:
+        return sum(count for _, count in self.counts)
 
     @property
     def has_tokens(self) -> bool:
@@ -141,86 +208,110 @@ class AttemptView:
         return self.usage is not None and self.usage.reported and not self.is_local
 
     @property
-    def document_address(self) -> str:
+    def document_url(self) -> str:
         """Of the whole attempt as JSON; empty away from the pages of its run."""
-        return f"{self.address.removesuffix('/')}.json" if self.address else ""
+        return f"{self.url.removesuffix('/')}.json" if self.url else ""
+
+    @property
+    def cost(self) -> str:
+        return formatting.format_cost(self.usage.cost, self.usage.unpriced) if self.usage else formatting.NOTHING
+
+
+def list_counts(counts: Iterable[tuple[str, int]]) -> tuple[SeverityCount, ...]:
+    """Numbers of issues by severity with their badges, without zeros."""
+    return tuple(SeverityCount(name, SEVERITIES[name], count) for name, count in counts if count)
 
 
 def view_attempt(
     row: models.Attempt,
     issues: Sequence[models.Issue],
     step: CallingStep,
-    is_open: bool,
     run: Run,
     *,
-    address: str = "",
+    run_url: str = "",
     traced: StepIssues | None = None,
     told: ToldFeedback | None = None,
-    is_loaded: bool = True,
     base: models.Attempt | None = None,
+    same_as: models.Attempt | None = None,
     is_compared: bool = False,
+    is_alone: bool = False,
     issue_page: int = 1,
 ) -> AttemptView:
     """Turn the row of an attempt and those of its issues into a view.
 
-    With ``is_loaded`` the row must have what it brought (``read_outputs``), and with ``is_compared`` so must ``base``,
-    the attempt before it that has an output. Of ``issues`` those of ``list_page`` must be whole. ``traced``
-    are the issues of all attempts of the step.
+    The row must have what it brought (``read_outputs``), and with ``is_compared`` so must ``base``, the attempt before
+    it that has an output. Of ``issues`` those of ``list_page`` must be whole. ``traced`` are the issues of all attempts
+    of the step. Issues of an attempt that ``is_alone`` on its page have short ids: ``i3``.
     """
     index = row.step.index
     id = anchor_attempt(index, row.number)
-    is_usable = bool(getattr(row, "has_output", False)) or (is_loaded and row.output is not None)
-    output: Listing | None = None
-    views: tuple[IssueView, ...] = ()
-    diff: OutputDiff | None = None
+    url = f"{run_url}{address_attempt(index, row.number)}" if run_url else ""
+    is_usable = bool(getattr(row, "has_output", False)) or row.output is not None
+    output = list_what_came(row)
+    prefix = "" if is_alone else f"{id}-"
+    page = list_page(issues, issue_page)
+    views = tuple(_view_issues(id, prefix, page, output, traced or StepIssues(), run_url))
     marks: dict[int, tuple[IssueMark, ...]] = {}
-    if is_loaded:
-        output = list_what_came(row)
-        views = _view_issues(id, list_page(issues, issue_page), output, traced or StepIssues())
-        for view in views:
-            if view.place:
-                mark = IssueMark(view.severity, view.title, view.id)
-                marks[view.place.line] = (*marks.get(view.place.line, ()), mark)
-        if is_compared and base is not None and output is not None:
-            diff = compare_outputs(base.output, row.output, list_output(base.output), output, kept=marks)
-    severities = Counter(issue.severity for issue in issues)
-    is_running = not row.outcome and not run.has_ended
+    for view in views:
+        if view.place:
+            mark = IssueMark(view.severity, view.title, view.id)
+            marks[view.place.line] = (*marks.get(view.place.line, ()), mark)
+    diff = None
+    if is_compared and base is not None and output is not None:
+        diff = compare_outputs(base.output, row.output, list_output(base.output), output, kept=marks)
+    state = find_state(row, run)
+    fixed = traced.list_fixed(row.number) if traced is not None else None
+    error = row.error or {}
     ended = row.ended_at if row.started_at else None
     return AttemptView(
         id=id,
         step=index,
         number=row.number,
-        state=row.outcome or (RUNNING if is_running else "interrupted"),
+        state=state,
+        badge=STATES[state],
         is_local=step.is_local,
         is_removed=run.outputs_removed_at is not None,
-        is_open=is_open,
-        is_loaded=is_loaded,
-        address=address,
+        url=url,
         output=output,
         stored_bytes=getattr(row, "stored_bytes", 0),
         is_usable=is_usable,
         compared_with=base.number if base is not None and is_usable else None,
         is_compared=is_compared and base is not None and is_usable,
         diff=diff,
+        same_as=same_as.number if same_as is not None else None,
         issues=views,
-        issue_pages=count_page(issue_page, len(views), len(issues)) if is_loaded else None,
-        fixed=traced.list_fixed(row.number) if traced is not None and is_loaded else None,
-        counts=tuple((name, severities[name]) for name in SEVERITIES),
+        issue_pages=count_page(issue_page, len(views), len(issues)),
+        fixed=tuple(view_link(link, run_url, seen_from=index) for link in fixed.links) if fixed else (),
+        more_fixed=fixed.more if fixed else 0,
+        counts=count_severities(issues),
         marks=marks,
-        usage=_view_usage(row),
+        usage=view_usage(row),
         duration=(ended - row.started_at).total_seconds() if ended and row.started_at else None,
         error=row.error,
+        error_message=cut_text(str(error.get("message", ""))),
         failure_reason=cut_text(row.failure_reason),
-        model=row.model,
-        finish_reason=row.finish_reason,
-        response_id=row.response_id,
+        model=show_invisible(row.model),
+        finish_reason=show_invisible(row.finish_reason),
+        response_id=show_invisible(row.response_id),
         plugins=tuple(sorted(row.plugins.items())),
         has_raw_output=bool(getattr(row, "has_raw_output", False)) and is_usable,
         has_request=bool(getattr(row, "has_request", False)),
         told=told,
+        hidden=tuple(view_link(link, run_url, seen_from=index) for link in told.hidden_issues) if told else (),
         started_at=row.started_at,
         ended_at=row.ended_at,
     )
+
+
+def find_state(row: models.Attempt, run: Run) -> str:
+    """The outcome of an attempt, or that it runs; one that a run left running when it ended was interrupted."""
+    return row.outcome or ("interrupted" if run.has_ended else RUNNING)
+
+
+def count_severities(issues: Iterable[models.Issue]) -> tuple[tuple[str, int], ...]:
+    """How many issues of each severity there are, the most severe first."""
+    counts = Counter(issue.severity for issue in issues)
+    return tuple((name, counts[name]) for name in SEVERITIES)
 
 
 def list_output(output: Any) -> Listing:
@@ -238,41 +329,72 @@ def list_what_came(row: models.Attempt) -> Listing | None:
     return None if came_back is None else list_output(came_back)
 
 
-def _view_issues(
-    attempt_id: str, issues: Sequence[models.Issue], output: Listing | None, traced: StepIssues
-) -> tuple[IssueView, ...]:
-    views = []
-    for issue in issues:
-        place = output.find(issue.path) if output else None
-        views.append(
-            IssueView(
-                id=f"{attempt_id}-i{issue.position}",
-                severity=issue.severity,
-                title=name_issue(issue),
-                code=show_invisible(issue.code),
-                description=cut_text(issue.description),
-                path=None if issue.path is None else str(cut_text(issue.path, SHORT_TEXT)),
-                place=place,
-                line_id=f"{attempt_id}-l{place.line}" if place else "",
-                suggestions=tuple(cut_text(str(words)) for words in issue.suggestions[:MOST_SUGGESTIONS]),
-                more_suggestions=max(len(issue.suggestions) - MOST_SUGGESTIONS, 0),
-                context=_list_context(issue.context),
-                added_fields=_list_context(issue.added_fields),
-                lifecycle=traced.find_lifecycle(issue.pk),
-            )
+def view_marks(marks: Iterable[Mark], run_url: str) -> tuple[MarkView, ...]:
+    """What became of an issue, with links that hold on any page."""
+    return tuple(
+        MarkView(
+            *_LOOKS[mark.kind],
+            mark.words,
+            mark.linked,
+            join_address(run_url, mark.address) if mark.address and run_url else "",
+            mark.rest,
         )
-    return tuple(views)
+        for mark in marks
+    )
+
+
+def view_link(link: IssueLink, run_url: str, *, seen_from: int = 0) -> LinkView:
+    """A link to an issue from a page about an attempt of step ``seen_from``."""
+    attempt = f"attempt {link.number}"
+    where = attempt if link.step == seen_from else f"step {link.step}, {attempt}"
+    url = join_address(run_url, link.address)
+    return LinkView(url, link.severity, SEVERITIES[link.severity], link.title, link.place, where)
+
+
+def view_usage(row: models.Attempt) -> TokenUsage | None:
+    """What an attempt used; None while it runs."""
+    if not row.outcome:
+        return None
+    usage: models.TokenUsage | None = getattr(row, "usage", None)
+    return UNREPORTED_USAGE if usage is None else read_usage(usage)
+
+
+def _view_issues(
+    id: str, prefix: str, issues: Sequence[models.Issue], output: Listing | None, traced: StepIssues, run_url: str
+) -> Iterator[IssueView]:
+    for number, issue in enumerate(issues, start=1):
+        place = output.find(issue.path) if output else None
+        lifecycle = traced.find_lifecycle(issue.pk)
+        yield IssueView(
+            id=f"{prefix}i{issue.position}",
+            number=number,
+            severity=issue.severity,
+            badge=SEVERITIES[issue.severity],
+            title=name_issue(issue),
+            code=show_invisible(issue.code),
+            description=cut_text(issue.description),
+            path=None if issue.path is None else str(cut_text(issue.path, SHORT_TEXT)),
+            place=place,
+            line_id=f"{id}-l{place.line}" if place else "",
+            value=_quote_value(output.lines[place.line - 1]) if output and place and place.is_exact else "",
+            suggestions=tuple(cut_text(str(words)) for words in issue.suggestions[:MOST_SUGGESTIONS]),
+            more_suggestions=max(len(issue.suggestions) - MOST_SUGGESTIONS, 0),
+            context=_list_context(issue.context),
+            added_fields=_list_context(issue.added_fields),
+            marks=view_marks(lifecycle.marks, run_url) if lifecycle else (),
+        )
+
+
+def _quote_value(line: Line) -> str:
+    """The value on a line, cut where it is long; empty for what goes on over further lines."""
+    value = line.value.removesuffix(",")
+    if value in ("{", "["):
+        return ""
+    if value.startswith('"') and value.endswith('"'):
+        value = value[1:-1]
+    return value if len(value) <= _LONGEST_VALUE else f"{value[: _LONGEST_VALUE - 1]}…"
 
 
 def _list_context(values: Mapping[str, Any]) -> Listing | None:
     """What an audit said beside its words, as lines; None if that is nothing."""
     return list_json(values, max_lines=_MOST_CONTEXT_LINES, max_characters=LONGEST_CONTEXT) if values else None
-
-
-def _view_usage(row: models.Attempt) -> TokenUsage | None:
-    if not row.outcome:
-        return None
-    usage: models.TokenUsage | None = getattr(row, "usage", None)
-    if usage is None:
-        return UNREPORTED_USAGE
-    return read_usage(usage)

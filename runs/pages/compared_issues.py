@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from django.urls import reverse
 
 from runs import models
-from runs.history.issue_links import anchor_issue, name_issue
+from runs.history.issue_links import address_issue, name_issue
 from runs.history.json_lines import Listing, Place, show_invisible
 from runs.history.texts import MOST_SUGGESTIONS, SHORT_TEXT, CutText, cut_text
 from runs.pages.attempt_view import IssueMark
@@ -84,7 +84,7 @@ def list_issues(
                 path=str(cut_text(issue.path or "", SHORT_TEXT)),
                 place=place,
                 line_id=f"{prefix}-l{place.line}" if place else "",
-                url=f"{page}#{anchor_issue(row.step.index, row.number, issue.position)}",
+                url=f"{page}{address_issue(row.step.index, row.number, issue.position)}",
                 document_url=document,
                 is_shared=is_shared,
             )

@@ -1,4 +1,4 @@
-"""The request of a model call as people read it: messages first, then the tool, then the rest."""
+"""What a model call was sent, as people read it: messages first, each part beside where it came from, then the rest."""
 
 from __future__ import annotations
 
@@ -6,12 +6,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.db.models import Q
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import render
+from django.urls import path, reverse
+from django.views.decorators.http import require_safe
+
+from flows.engine import history as engine
 from flows.engine import prompt
+from flows.engine.history import History, Outcome
 from flows.engine.json_values import parse_object
 from flows.engine.model_api import MESSAGE_FIELDS, list_messages
-from flows.engine.prompt import PromptSection, join_parts, render_issue
-from runs.history.issue_links import IssueLink
+from flows.engine.prompt import PromptSection, build_sections, join_parts, render_issue
+from runs import models
+from runs.history.feedback import ToldFeedback, find_told_feedback
+from runs.history.issue_links import IssueLink, address_attempt, anchor_attempt, find_pages, link_issue
 from runs.history.json_lines import Listing, list_json, list_text, show_invisible
+from runs.pages.access import require_permission
+from runs.pages.attempt_rows import read_spec
+from runs.pages.attempt_view import LinkView, view_link
+from runs.stored_history import read_issue
+
+PARTS = {"request": "What the model saw", "input": "Input of the step", "raw_output": "Raw output"}
 
 LONGEST_OUTPUT = 8_000
 """Characters that are shown of an earlier output in a message; it is shown whole in its own attempt."""
@@ -33,6 +49,9 @@ class Told:
     sections: Sequence[PromptSection]
     links: _Links
     """Links to all issues of the attempts that the sections tell of, by step and number."""
+    run_url: str = ""
+    step: int = 0
+    """The step that made the call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +60,8 @@ class FeedbackLine:
 
     text: Listing
     link: IssueLink
+    shown: LinkView
+    """The same as a page shows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +71,7 @@ class FeedbackAttempt:
     heading: str
     step: int
     number: int
+    url: str
     output: Listing
     lines: tuple[FeedbackLine, ...]
     more: int
@@ -114,28 +136,33 @@ def _read_message(message: Mapping[str, Any], told: Told | None) -> ModelMessage
     if join_parts([told.own, *(section.text for section in told.sections)]) != content:
         return ModelMessage(role, shown, is_json=False, is_unexpected=True)
     own = list_text(told.own) if told.own else None
-    return ModelMessage(role, shown, False, own, tuple(_read_section(section, told.links) for section in told.sections))
+    return ModelMessage(role, shown, False, own, tuple(_read_section(section, told) for section in told.sections))
 
 
-def _read_section(section: PromptSection, links: _Links) -> FeedbackSection:
-    return FeedbackSection(section.heading, section.note, tuple(_read_attempt(one, links) for one in section.attempts))
+def _read_section(section: PromptSection, told: Told) -> FeedbackSection:
+    return FeedbackSection(section.heading, section.note, tuple(_read_attempt(one, told) for one in section.attempts))
 
 
-def _read_attempt(told: prompt.FeedbackAttempt, links: _Links) -> FeedbackAttempt:
-    attempt = told.attempt
+def _read_attempt(one: prompt.FeedbackAttempt, told: Told) -> FeedbackAttempt:
+    attempt = one.attempt
     # The filter keeps the order, so that what is told is found from front to back.
-    pairs = zip(attempt.issues, links[attempt.step, attempt.number], strict=True)
-    own = [next(link for issue, link in pairs if issue is one) for one in told.issues[:MOST_LINES]]
+    pairs = zip(attempt.issues, told.links[attempt.step, attempt.number], strict=True)
+    own = [next(link for issue, link in pairs if issue is shown) for shown in one.issues[:MOST_LINES]]
     return FeedbackAttempt(
-        heading=show_invisible(told.heading),
+        heading=show_invisible(one.heading),
         step=attempt.step,
         number=attempt.number,
-        output=list_text(told.output, max_characters=LONGEST_OUTPUT),
+        url=f"{told.run_url}{address_attempt(attempt.step, attempt.number)}",
+        output=list_text(one.output, max_characters=LONGEST_OUTPUT),
         lines=tuple(
-            FeedbackLine(list_text(render_issue(issue), max_characters=LONGEST_LINE), link)
-            for issue, link in zip(told.issues, own, strict=False)
+            FeedbackLine(
+                list_text(render_issue(issue), max_characters=LONGEST_LINE),
+                link,
+                view_link(link, told.run_url, seen_from=told.step),
+            )
+            for issue, link in zip(one.issues, own, strict=False)
         ),
-        more=max(len(told.issues) - MOST_LINES, 0),
+        more=max(len(one.issues) - MOST_LINES, 0),
     )
 
 
@@ -146,3 +173,118 @@ def _parse_object(content: object) -> dict[str, Any] | None:
         return parse_object(content)
     except ValueError:
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class CallHistory:
+    """What a call must have told by the history before it; of a version that can't be read nothing is known."""
+
+    told: Told | None
+    feedback: ToldFeedback | None
+    """What it told and what it hid; None for a local step."""
+
+
+def load_call_history(row: models.Attempt) -> CallHistory:
+    """Read those attempts that could be told of in the call of ``row``, with their outputs and issues: two queries."""
+    run, index = row.step.run, row.step.index
+    spec = read_spec(run)
+    if spec is None:
+        return CallHistory(None, None)
+    step = spec.step(index)
+    earlier = list(
+        models.Attempt.objects.filter(
+            Q(step__index__in=[position for position in step.include_results if position < index])
+            | Q(step__index=index, number__lt=row.number),
+            step__run=run,
+        )
+        .exclude(outcome="")
+        .select_related("step")
+        .only("step", "number", "outcome", "output", "raw_output")
+        .prefetch_related("issues")
+        .order_by("step__index", "number")
+    )
+    issues = {one.pk: list(one.issues.all()) for one in earlier}
+    links: dict[tuple[int, int], list[IssueLink]] = {}
+    steps: list[list[engine.Attempt]] = [[] for _ in range(index + 1)]
+    for one in earlier:
+        place = (one.step.index, one.number)
+        pages = find_pages(issues[one.pk])
+        links[place] = [link_issue(*place, issue, pages.get(issue.position, 1)) for issue in issues[one.pk]]
+        attempt = engine.Attempt.model_construct(
+            step=one.step.index,
+            number=one.number,
+            outcome=Outcome(one.outcome),
+            output=one.output,
+            raw_output=one.raw_output,
+            issues=tuple(map(read_issue, issues[one.pk])),
+        )
+        steps[one.step.index].append(attempt)
+    # Steps that can't be told of are left empty, so that this is no history that could go on.
+    history = History("", tuple(map(tuple, steps)))
+    run_url = reverse("runs:page", args=[run.pk])
+    told = Told(step.system_message.strip(), build_sections(spec, history, index), links, run_url, index)
+    feedback = find_told_feedback(spec, index, [*earlier, row], issues)
+    return CallHistory(told, feedback.get(row.number))
+
+
+@require_safe
+@require_permission("runs.view_run")
+def show_attempt_part(request: HttpRequest, run_id: int, step: int, number: int, part: str) -> HttpResponse:
+    """What the model saw, the step's input or the raw output: folded away on the run page, read when opened.
+
+    With ``?download`` the stored value as it is, as a JSON file.
+    """
+    if part not in PARTS:
+        raise Http404
+    row = fetch_attempt(run_id, step, number)
+    value = getattr(row, part)
+    if "download" in request.GET:
+        return _download(value, f"run-{run_id}-step-{step}-attempt-{number}-{part.replace('_', '-')}.json")
+    run_url = reverse("runs:page", args=[run_id])
+    own = f"{run_url}{address_attempt(step, number)}"
+    context: dict[str, Any] = {
+        "run": row.step.run,
+        "step": row.step,
+        "number": number,
+        "title": PARTS[part],
+        "prefix": f"{anchor_attempt(step, number)}-{part}",
+        "back": own,
+        "run_url": run_url,
+        "download": f"{own}{part}/?download",
+    }
+    if part == "request" and value is not None:
+        call = load_call_history(row)
+        context["model_request"] = read_model_request(value, call.told)
+        context["told"] = call.feedback
+        hidden = call.feedback.hidden_issues if call.feedback else ()
+        context["hidden"] = [view_link(link, run_url, seen_from=step) for link in hidden]
+    elif value is not None:
+        context["lines"] = list_text(value) if isinstance(value, str) else list_json(value)
+    is_fragment = request.headers.get("HX-Request") == "true"
+    return render(request, "runs/attempt_part.html" if is_fragment else "runs/attempt_part_page.html", context)
+
+
+def fetch_attempt(run_id: int, step: int, number: int) -> models.Attempt:
+    """The row of one attempt with its step, run, version and usage. Raises ``Http404`` if there is none."""
+    attempts = models.Attempt.objects.select_related("step__run__flow", "step__run__version", "usage", "sent")
+    row = attempts.filter(step__run_id=run_id, step__index=step, number=number).first()
+    if row is None:
+        raise Http404
+    return row
+
+
+def _download(value: Any, name: str) -> JsonResponse:
+    if value is None:
+        raise Http404
+    response = JsonResponse(value, safe=False, json_dumps_params={"indent": 2})
+    response["Content-Disposition"] = f'attachment; filename="{name}"'
+    return response
+
+
+urls = [
+    path(
+        "runs/<number:run_id>/steps/<number:step>/attempts/<number:number>/<str:part>/",
+        show_attempt_part,
+        name="attempt-part",
+    )
+]

@@ -9,7 +9,7 @@ from typing import Any
 
 from flows.engine.spec import FlowSpec
 from runs.models import Priority, Run
-from runs.pages.known_steps import read_spec
+from runs.pages.attempt_rows import read_spec
 from runs.run_options import (
     MAX_LABEL_LENGTH,
     MAX_LABELS,

@@ -1,156 +1,145 @@
-"""What the run page shows, as plain values: built from rows by ``load_run_page``, laid out by templates.
+"""The page of a run: an outline beside one entry of it, which is the result, the input or an attempt.
 
-The page costs four queries however many attempts and issues a run has, one more where issues may have moved with items
-of lists, and one where there are so many that only those that are shown are read whole. Outputs are read of attempts
-that come open with the page, as far as there is room for them; what only fold-out parts show (the request, a step's
-input, the raw output beside a usable one) is not read here.
+Each address selects an entry; a script asks for its pane alone. The page costs the same queries however many attempts
+and issues a run has. Of outputs it reads the selected one, and those that show what became of issues; what is folded
+away (the request, a step's input, the raw output beside a usable one) is read when it is opened.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+import json
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
+from typing import Any
 
-from django.http import Http404
-from django.urls import reverse
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import path, reverse
 from django.utils import timezone
+from django.views.decorators.http import require_safe
 
-from flows.engine.history import UNDECIDED, TokenUsage, sum_usage
 from flows.engine.spec import FlowSpec
 from runs import models
+from runs.formatting import format_plural
 from runs.history.feedback import find_told_feedback
-from runs.history.issue_links import MOST_ISSUES, anchor_attempt, list_page
+from runs.history.issue_links import (
+    MOST_ISSUES,
+    address_attempt,
+    address_issue,
+    anchor_attempt,
+    find_pages,
+    join_address,
+    list_page,
+)
 from runs.history.json_lines import Listing, list_json
-from runs.history.lifecycle import StepIssues
-from runs.history.retry_cost import RetryBill, bill_run
-from runs.models import Run, RunStatus
+from runs.models import Issue, Run, RunStatus
+from runs.pages.access import require_permission
 from runs.pages.attempt_rows import (
+    Traced,
     complete_issues,
     find_bases,
     find_run,
     list_attempt_rows,
     list_issues,
-    name_attempt,
+    list_steps,
+    read_and_trace,
     read_outputs,
-    weigh_texts,
+    read_spec,
 )
-from runs.pages.attempt_view import RUNNING, AttemptView, view_attempt
-from runs.pages.badges import SEVERITIES
-from runs.pages.known_steps import KnownStep, list_steps, read_spec
-from runs.pages.opened_attempts import Openable, OpenedAttempts, choose_open
-from runs.pages.run_limits import Limit, Waiting, list_limits, view_waiting
-from runs.pages.traced_issues import trace_steps
-from runs.pages.verdict import Verdict, read_verdict
-from runs.pages.wanted_attempts import Wanted
-from runs.retention.policy import effective_policy
+from runs.pages.attempt_view import AttemptView, MarkView, view_attempt, view_marks
+from runs.pages.badges import SEVERITIES, STATES
+from runs.pages.model_request import fetch_attempt
+from runs.pages.outline import (
+    INPUT,
+    RESULT,
+    AttemptLine,
+    Outline,
+    StepLine,
+    build_outline,
+    choose_entry,
+    find_result,
+    name_attempt,
+)
+from runs.pages.run_head import RunHead, build_head, list_issue_summaries
 from runs.statistics.queue_state import runs_without_worker
+
+MAX_SHOWN_BYTES = 4_000_000
+"""Of stored outputs on the page of all attempts; further ones are linked."""
+
+_HIDEABLE = (*SEVERITIES, "clean")
 
 
 @dataclass(frozen=True, slots=True)
-class StepView:
-    """One step of the flow with the attempts made so far; ``attempts`` is empty until it begins."""
+class Selection:
+    """What of a run is shown, as its address says."""
 
-    id: str
-    index: int
-    name: str
-    tool_name: str
-    model: str
-    is_local: bool
-    max_attempts: int | None
-    """None where it is not known."""
-    state: str
-    attempts: tuple[AttemptView, ...]
-    usage: TokenUsage
-    issues: StepIssues
-    """What became of the issues of its attempts."""
-
-    @property
-    def counted(self) -> int:
-        """How many of its attempts count towards ``max_attempts``."""
-        return sum(attempt.is_try for attempt in self.attempts)
-
-    @property
-    def uncounted(self) -> Counter[str]:
-        """How many of its other attempts there are by state: errored, interrupted or cancelled."""
-        return Counter(attempt.state for attempt in self.attempts if not attempt.is_try)
+    entry: str = ""
+    """``result`` or the id of an attempt; empty for what opens by itself."""
+    is_compared: bool = False
+    is_shown_again: bool = False
+    """An output that is the same as the one before it is shown all the same."""
+    issue_page: int = 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
+class Pane:
+    """The selected entry: the input, the result or an attempt, with the ways to its neighbours."""
+
+    entry: str
+    url: str
+    input: Listing | None
+    attempt: AttemptView | None
+    line: AttemptLine | None
+    step: StepLine | None
+    sentence: str
+    """Why the attempt ended as it did, where no text of an audit or a provider says so."""
+    is_collapsed: bool
+    """The output is the one of an attempt before it, and not repeated."""
+    same_lines: str
+    """Where the lines of that output are, but for their number."""
+    previous_url: str
+    next_url: str
+    latest: AttemptLine | None
+    """The last attempt of a run that goes on, where another entry is selected."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunPage:
-    """Everything that the run page and its live updates show."""
+    """Everything that the page of a run and its live updates show."""
 
     run: Run
+    url: str
     state: str
-    steps: tuple[StepView, ...]
-    is_readable: bool
-    """Whether the version of the run can be read: else its steps are known as far as they have begun."""
-    verdict: Verdict | None
-    duration: float | None
-    waiting: Waiting | None
-    limits: tuple[Limit, ...]
-    is_unattended: bool
-    """The run is ready, and no worker is alive."""
-    now: datetime
+    spec: FlowSpec | None
+    rows: Sequence[models.Attempt]
+    issues: dict[int, list[models.Issue]]
+    traced: Traced
+    outline: Outline
+    pane: Pane
+    head: RunHead
 
     @property
-    def attempts(self) -> tuple[AttemptView, ...]:
-        return tuple(attempt for step in self.steps for attempt in step.attempts)
-
-    @property
-    def interrupted(self) -> int:
-        """How many of its attempts were interrupted."""
-        return sum(step.uncounted["interrupted"] for step in self.steps)
+    def document_url(self) -> str:
+        """Of the whole run as JSON."""
+        return f"{self.url.removesuffix('/')}.json"
 
     @property
     def counts(self) -> tuple[tuple[str, int], ...]:
-        """Issues of the run by severity, the gravest first."""
+        """Issues of all attempts by severity, the most severe first."""
         return run_issue_counts(self.run)
 
-    @cached_property
-    def input(self) -> Listing:
-        """The input of the run, as lines."""
-        return list_json(self.run.input)
-
-    @cached_property
-    def keeps_outputs(self) -> str:
-        """For how long runs of the flow keep their outputs, in words; empty if for as long as they are there."""
-        days = effective_policy(self.run.flow).keep_outputs_days
-        return "" if days is None else f"{days:,} day{'s' if days != 1 else ''}"
-
-    @cached_property
-    def address(self) -> str:
-        return address_run(self.run)
-
     @property
-    def document_address(self) -> str:
-        """Of the whole run as JSON."""
-        return f"{self.address.removesuffix('/')}.json"
-
-    @cached_property
-    def cursor(self) -> str:
-        """The last attempt on the page, ``2.3``, with ``r`` while it runs: what a live update goes on from."""
-        if not self.attempts:
-            return "0.0"
-        last = self.attempts[-1]
-        return f"{last.step}.{last.number}{'r' if last.is_running else ''}"
-
-    @cached_property
-    def bill(self) -> RetryBill | None:
-        """What retries cost, None for a run that had none."""
-        return bill_run(self.steps)
+    def pane_name(self) -> str:
+        """Another text as soon as the pane itself is out of date: its attempt has ended."""
+        line = self.pane.line
+        return f"{self.pane.entry}.{line.state if line else ''}"
 
 
 def run_issue_counts(run: Run) -> tuple[tuple[str, int], ...]:
-    """Issues of all attempts of a run by severity, the gravest first."""
+    """Issues of all attempts of a run by severity, the most severe first."""
     return tuple((name, getattr(run, f"issues_{name}")) for name in SEVERITIES)
-
-
-def address_run(run: Run) -> str:
-    """Where the page of a run is; those of its attempts are below."""
-    return reverse("runs:page", args=[run.pk])
 
 
 def run_state(run: Run) -> str:
@@ -167,135 +156,324 @@ def run_duration(run: Run, now: datetime) -> float | None:
     return ((run.ended_at or now) - run.started_at).total_seconds()
 
 
-def load_run_page(run_id: int, now: datetime, wanted: Wanted | None = None) -> RunPage:
-    """Read a run with all its attempts and issues, or with what is ``wanted``. Raises ``Run.DoesNotExist``."""
-    wanted = wanted or Wanted()
-    run = find_run(run_id)
-    rows = list_attempt_rows(run_id)
-    spec = read_spec(run)
-    told_of = wanted.list_steps(rows)
-    issues = list_issues(
-        run_id,
-        steps=None if told_of is None else _find_needed(spec, told_of),
-        is_brief=sum(count for _, count in run_issue_counts(run)) > MOST_ISSUES,
-    )
-    opened = _open_attempts(run, rows, issues, wanted)
-    loaded = [row for row in rows if name_attempt(row) in opened.loaded]
-    pages = {row.pk: wanted.issue_page if name_attempt(row) == wanted.only else 1 for row in loaded}
-    complete_issues(issue for row in loaded for issue in list_page(issues.get(row.pk, ()), pages[row.pk]))
-    bases = find_bases(rows)
-    compared = {row.pk for row in loaded if name_attempt(row) in wanted.compared}
-    read_outputs({*loaded, *(bases[key] for key in compared if key in bases)})
-    address = address_run(run)
-    told_rows = [row for row in rows if told_of is None or row.step.index in told_of]
-    all_traced = trace_steps(told_rows, issues, has_texts=run.outputs_removed_at is None)
-    steps = []
-    for step in list_steps(run, spec, rows):
-        own = [row for row in rows if row.step.index == step.index]
-        is_last_begun = bool(own) and rows[-1].step.index == step.index
-        traced = all_traced.get(step.index, StepIssues())
-        is_told = run.outputs_removed_at is None and any(row.pk in pages for row in own)
-        told = find_told_feedback(spec, step.index, rows, issues) if is_told and spec is not None else {}
-        attempts = tuple(
-            view_attempt(
-                row,
-                issues.get(row.pk, []),
-                step,
-                name_attempt(row) in opened.open,
-                run,
-                address=f"{address}steps/{step.index}/attempts/{row.number}/",
-                traced=traced,
-                told=told.get(row.number),
-                is_loaded=row.pk in pages,
-                base=bases.get(row.pk),
-                is_compared=name_attempt(row) in wanted.compared,
-                issue_page=pages.get(row.pk, 1),
-            )
-            for row in own
-        )
-        steps.append(
-            StepView(
-                id=f"s{step.index}",
-                index=step.index,
-                name=step.name,
-                tool_name=step.tool_name,
-                model=step.model,
-                is_local=step.is_local,
-                max_attempts=step.max_attempts,
-                state=_step_state(attempts, step, run, is_last_begun=is_last_begun),
-                attempts=attempts,
-                usage=sum_usage(attempt.usage for attempt in attempts if attempt.usage),
-                issues=traced,
-            )
-        )
-    return RunPage(
-        run=run,
-        state=run_state(run),
-        steps=tuple(steps),
-        is_readable=spec is not None,
-        verdict=read_verdict(run),
-        duration=run_duration(run, now),
-        waiting=view_waiting(run, now),
-        limits=list_limits(run),
-        is_unattended=_is_unattended(run),
-        now=now,
-    )
-
-
-def find_run_page(run_id: int, wanted: Wanted | None = None) -> RunPage:
-    """The page of a run as it is now; see ``load_run_page``. Raises ``Http404`` if there is no such run."""
+def load_run_page(request: HttpRequest, run_id: int, selection: Selection) -> RunPage:
+    """Read a run as it is now. Raises ``Http404`` if there is no such run, or nothing that is selected so."""
     try:
-        return load_run_page(run_id, timezone.now(), wanted)
+        run = find_run(run_id)
     except Run.DoesNotExist as error:
         raise Http404 from error
+    now = timezone.now()
+    url = reverse("runs:page", args=[run_id])
+    rows = list_attempt_rows(run_id)
+    spec = read_spec(run)
+    issues = list_issues(run_id, is_brief=sum(count for _, count in run_issue_counts(run)) > MOST_ISSUES)
+    result = find_result(run, rows)
+    entry = selection.entry if selection.entry != RESULT or result else ""
+    entry = entry or choose_entry(run, rows)
+    row = result if entry == RESULT else next((row for row in rows if name_attempt(row) == entry), None)
+    if row is None and entry != INPUT:
+        raise Http404
+    bases = find_bases(rows)
+    shown = [] if row is None else [row]
+    if row is not None:
+        complete_issues(list_page(issues.get(row.pk, ()), selection.issue_page))
+        if selection.is_compared and row.pk in bases:
+            shown.append(bases[row.pk])
+    traced = read_and_trace(rows, issues, shown, has_texts=run.outputs_removed_at is None)
+    outline = build_outline(run, url, list_steps(run, spec, rows), rows, issues, traced, entry, now)
+    is_unattended = run.status == RunStatus.QUEUED and runs_without_worker().filter(pk=run.pk).exists()
+    state = run_state(run)
+    seconds = run_duration(run, now)
+    head = build_head(run, outline, request, now, state=state, seconds=seconds, is_unattended=is_unattended)
+    attempt = None
+    if row is not None:
+        attempt = _view(run, url, spec, rows, issues, traced, row, selection, base=bases.get(row.pk))
+        if selection.issue_page > 1 and not attempt.issues:
+            raise Http404
+    pane = _build_pane(run, outline, entry, attempt, selection)
+    return RunPage(run, url, state, spec, rows, issues, traced, outline, pane, head)
 
 
-def _find_needed(spec: FlowSpec | None, steps: Collection[int]) -> Collection[int]:
-    """These steps, and those that their models are told of."""
-    known = [spec.step(index) for index in steps if index <= len(spec.steps)] if spec is not None else []
-    return {*steps, *(index for step in known for index in step.include_results if index < max(steps))}
+def _view(
+    run: Run,
+    url: str,
+    spec: FlowSpec | None,
+    rows: Sequence[models.Attempt],
+    issues: dict[int, list[models.Issue]],
+    traced: Traced,
+    row: models.Attempt,
+    selection: Selection,
+    *,
+    base: models.Attempt | None,
+    is_alone: bool = True,
+) -> AttemptView:
+    index = row.step.index
+    (step,) = (step for step in list_steps(run, spec, rows) if step.index == index)
+    is_told = run.outputs_removed_at is None and spec is not None
+    told = find_told_feedback(spec, index, rows, issues) if is_told and spec is not None else {}
+    return view_attempt(
+        row,
+        issues.get(row.pk, []),
+        step,
+        run,
+        run_url=url,
+        traced=traced.issues.get(index),
+        told=told.get(row.number),
+        base=base,
+        same_as=traced.same_as.get(row.pk),
+        is_compared=selection.is_compared,
+        is_alone=is_alone,
+        issue_page=selection.issue_page,
+    )
 
 
-def _is_unattended(run: Run) -> bool:
-    # Only a run in the queue waits for anybody.
-    return run.status == RunStatus.QUEUED and runs_without_worker().filter(pk=run.pk).exists()
+def _build_pane(run: Run, outline: Outline, entry: str, attempt: AttemptView | None, selection: Selection) -> Pane:
+    lines = outline.attempts
+    line = next((line for line in lines if attempt is not None and line.id == attempt.id), None)
+    order = [*([outline.result_url] if outline.result else []), outline.input_url, *(line.url for line in lines)]
+    url = outline.result_url if entry == RESULT else outline.input_url if line is None else line.url
+    place = order.index(url)
+    last = lines[-1] if lines else None
+    is_blocking = attempt is not None and (attempt.step, attempt.number) == (run.blocking_step, run.blocking_attempt)
+    same = attempt.same_as if attempt is not None else None
+    return Pane(
+        entry=entry,
+        url=url,
+        input=list_json(run.input) if attempt is None else None,
+        attempt=attempt,
+        line=line,
+        step=outline.steps[attempt.step - 1] if attempt is not None else None,
+        sentence=_explain_outcome(attempt) if attempt is not None else "",
+        is_collapsed=bool(
+            same and not (is_blocking or entry == RESULT or selection.is_shown_again or selection.is_compared)
+        ),
+        same_lines=_address_lines(outline.run_url, attempt.step, same) if attempt is not None and same else "",
+        previous_url=order[place - 1] if place else "",
+        next_url=order[place + 1] if place + 1 < len(order) else "",
+        latest=last if not run.has_ended and last is not None and last is not line else None,
+    )
 
 
-def _open_attempts(
-    run: Run, rows: Sequence[models.Attempt], issues: Mapping[int, Sequence[models.Issue]], wanted: Wanted
-) -> OpenedAttempts:
-    if wanted.only is not None:
-        return OpenedAttempts.just(wanted.only)
-    latest = {row.step_id: row.pk for row in rows}.values()
-    candidates = [
-        Openable(
-            id=name_attempt(row),
-            is_latest=row.pk in latest,
-            issues=min(len(issues.get(row.pk, ())), MOST_ISSUES),
-            issue_bytes=sum(weigh_texts(issue) for issue in list_page(issues.get(row.pk, ()))),
-            stored_bytes=row.stored_bytes,  # type: ignore[attr-defined]  # annotated
-        )
-        for row in rows
-        if wanted.includes(row)
+def _address_lines(run_url: str, step: int, number: int) -> str:
+    return f"{run_url}{address_attempt(step, number)}#{anchor_attempt(step, number)}-l"
+
+
+def _explain_outcome(attempt: AttemptView) -> str:
+    count = format_plural(attempt.issue_count, "issue")
+    if attempt.state == "passed":
+        return f"with {count} that {'does' if attempt.issue_count == 1 else 'do'} not block" if attempt.issues else ""
+    if attempt.state in ("failed", "invalid") and attempt.issue_count and not attempt.failure_reason:
+        return count
+    return ""
+
+
+# Views
+
+
+@require_safe
+@require_permission("runs.view_run")
+def show_run(request: HttpRequest, run_id: int) -> HttpResponse:
+    """A run with its result, the attempt that blocked it, or the latest one; ``?show=result`` selects the result.
+
+    ``?diff=s1a2`` is an older way to select an attempt with its changes.
+    """
+    compared = re.match(r"s([0-9]{1,4})a([0-9]{1,6})\b", request.GET.get("diff", ""))
+    if compared:
+        url = reverse("runs:attempt", args=[run_id, int(compared[1]), int(compared[2])])
+        hide = request.GET.get("hide", "")
+        return redirect(f"{url}?diff=1{f'&hide={hide}' if set(hide.split(',')) <= set(_HIDEABLE) else ''}")
+    entry = RESULT if request.GET.get("show") == RESULT else ""
+    return _render_page(request, run_id, Selection(entry))
+
+
+@require_safe
+@require_permission("runs.view_run")
+def show_attempt(request: HttpRequest, run_id: int, step: int, number: int) -> HttpResponse:
+    """A run with one of its attempts; that of step 0 is its input.
+
+    ``?diff=1`` shows what changed since the output before it, ``?output=1`` an output that is the same, ``?download``
+    is the output as a file. Of many issues the most severe are shown, with ``?issues=2`` those that come next, and so
+    on; ``?issue=`` with the position of one leads to where it is shown.
+    """
+    if "download" in request.GET:
+        return _download_output(run_id, step, number)
+    if "issue" in request.GET:
+        return _go_to_issue(run_id, step, number, request.GET["issue"])
+    issue_page = request.GET.get("issues", "1")
+    if not re.fullmatch("[1-9][0-9]{0,5}", issue_page):
+        raise Http404
+    selection = Selection(
+        f"s{step}a{number}",
+        is_compared=bool(request.GET.get("diff")),
+        is_shown_again=bool(request.GET.get("output")),
+        issue_page=int(issue_page),
+    )
+    return _render_page(request, run_id, selection)
+
+
+def _render_page(request: HttpRequest, run_id: int, selection: Selection) -> HttpResponse:
+    page = load_run_page(request, run_id, selection)
+    context = _build_context(request, page)
+    context["is_following"] = not selection.entry
+    is_pane = request.headers.get("HX-Target") == "pane"
+    return render(request, "runs/run_pane.html" if is_pane else "runs/run_page.html", context)
+
+
+def _build_context(request: HttpRequest, page: RunPage) -> dict[str, Any]:
+    names = {name for name in request.GET.get("hide", "").split(",") if name}
+    unknown = sorted(names.difference(_HIDEABLE))
+    hidden = () if unknown else tuple(name for name in _HIDEABLE if name in names)
+    problem = f"“{unknown[0][:40]}” can’t be hidden: choose from {', '.join(_HIDEABLE)}." if unknown else ""
+    return {
+        "page": page,
+        "run": page.run,
+        "pane": page.pane,
+        "head": page.head,
+        "outline": page.outline,
+        "summaries": list_issue_summaries(page.outline),
+        "hidden": hidden,
+        "problem": problem,
+        "toggles": [
+            (badge, name, count, name in hidden, ",".join(_toggle(hidden, name)))
+            for (name, count), badge in zip(page.counts, SEVERITIES.values(), strict=True)
+        ],
+        "hide_clean": ",".join(_toggle(hidden, "clean")),
+        "fingerprint": page.head.fingerprint(page.run),
+    }
+
+
+def _toggle(hidden: Sequence[str], name: str) -> list[str]:
+    return [other for other in _HIDEABLE if (other in hidden) != (other == name)]
+
+
+@require_safe
+@require_permission("runs.view_run")
+def show_all_attempts(request: HttpRequest, run_id: int) -> HttpResponse:
+    """All attempts of a run below each other, to be printed and to be searched by the browser."""
+    page = load_run_page(request, run_id, Selection(INPUT))
+    free, shown = MAX_SHOWN_BYTES, []
+    for row in page.rows:
+        size: int = row.stored_bytes  # type: ignore[attr-defined]  # annotated
+        if row.pk not in page.traced.same_as and size <= free:
+            free -= size
+            shown.append(row)
+    read_outputs(shown)
+    complete_issues(issue for row in page.rows for issue in list_page(page.issues.get(row.pk, ())))
+    known = {row.pk for row in shown}
+    views = {}
+    for row in page.rows:
+        if row.pk not in known:
+            row.output = None
+        views[name_attempt(row)] = _view(
+            page.run, page.url, page.spec, page.rows, page.issues, page.traced, row, Selection(), base=None,
+            is_alone=False,
+        )  # fmt: skip
+    left_out = {name_attempt(row) for row in page.rows if row.pk not in known}
+    steps = [
+        (step, [(views[line.id], line, line.id in left_out) for line in step.attempts]) for step in page.outline.steps
     ]
-    blocking = anchor_attempt(run.blocking_step or 0, run.blocking_attempt or 0)
-    return choose_open(candidates, blocking=blocking, asked=wanted.compared)
+    context = {**_build_context(request, page), "steps": steps, "input": list_json(page.run.input)}
+    return render(request, "runs/run_attempts.html", context)
 
 
-def _step_state(attempts: Sequence[AttemptView], step: KnownStep, run: Run, *, is_last_begun: bool) -> str:
-    if not attempts:
-        return "waiting"
-    if attempts[-1].is_running:
-        return RUNNING
-    decided = [attempt.state for attempt in attempts if attempt.state not in UNDECIDED]
-    if decided and decided[-1] == "passed":
-        return "passed"
-    tries = sum(attempt.is_try for attempt in attempts)
-    # Only the step that was begun last can still be open.
-    if is_last_begun and (step.max_attempts is None or tries < step.max_attempts):
-        if not run.has_ended:
-            return "retrying"
-        if run.status == RunStatus.CANCELLED:
-            return "cancelled"
-    last = decided[-1] if decided else attempts[-1].state
-    return "failed" if last == "invalid" else last
+@require_safe
+@require_permission("runs.view_run")
+def show_run_changes(request: HttpRequest, run_id: int) -> HttpResponse:
+    """What changed since ``revision`` for a reader who has ``at`` selected; 204 if nothing did.
+
+    ``pane`` is the name of the pane that the reader has, ``head`` that of the head: both are left out of the answer
+    where they are still the same. ``seen`` is the last attempt that was known. With ``follow`` the reader has done
+    nothing yet, and goes along to the entry that opens by itself. ``unattended`` says that the page says so.
+    """
+    seen = re.fullmatch(r"([0-9]{1,4})\.([0-9]{1,6})(r?)", request.GET.get("seen", ""))
+    revision = request.GET.get("revision", "")
+    at = request.GET.get("at", "")
+    if not seen or not revision.isdecimal() or len(revision) > 10 or not re.fullmatch(r"|result|s\d{1,4}a\d{1,6}", at):
+        return HttpResponse("Ask with ?revision=NUMBER&seen=STEP.ATTEMPT.", status=400, content_type="text/plain")
+    if _fetch_current(run_id) == (int(revision), "unattended" in request.GET):
+        return HttpResponse(status=204)
+    page = load_run_page(request, run_id, Selection("" if "follow" in request.GET else at))
+    context = _build_context(request, page)
+    line = page.pane.line
+    context |= {
+        "is_update": True,
+        "is_following": "follow" in request.GET,
+        "is_head_new": request.GET.get("head", "") != context["fingerprint"],
+        "is_pane_new": request.GET.get("pane", "") != page.pane_name,
+        "news": _list_news(page, (int(seen[1]), int(seen[2]))) if line is not None else (),
+        "announcement": _announce(page),
+    }
+    return render(request, "runs/live.html", context)
+
+
+def _list_news(page: RunPage, seen: tuple[int, int]) -> tuple[tuple[str, tuple[MarkView, ...]], ...]:
+    """What attempts that have just ended say of issues in the pane, by the ids of those."""
+    line = page.pane.line
+    if line is None or line.step < seen[0] or (line.step, line.number) > seen:
+        return ()
+    newest = min(seen[1], line.number + 1) if line.step == seen[0] else 1
+    lifecycles = page.traced.issues[line.step].list_news(newest)
+    prefix = f"{line.id}-"
+    return tuple(
+        (f"{one.anchor.removeprefix(prefix)}-marks", view_marks(one.marks, page.url))
+        for one in lifecycles
+        if one.anchor.startswith(prefix)
+    )
+
+
+def _fetch_current(run_id: int) -> tuple[int, bool] | None:
+    """The revision of a run, and whether it waits though no worker is alive; None if there is no such run."""
+    found = Run.objects.filter(pk=run_id).values_list("revision", "status").first()
+    if found is None:
+        return None
+    revision, status = found
+    return revision, status == RunStatus.QUEUED and runs_without_worker().filter(pk=run_id).exists()
+
+
+def _announce(page: RunPage) -> str:
+    words = [f"{STATES[page.state].word}."]
+    if page.outline.attempts:
+        last = page.outline.attempts[-1]
+        words.append(f"Step {last.step}, attempt {last.number}: {last.badge.word.lower()}.")
+    return " ".join(words)
+
+
+def _go_to_issue(run_id: int, step: int, number: int, position: str) -> HttpResponse:
+    issues = list(
+        Issue.objects.filter(attempt__step__run=run_id, attempt__step__index=step, attempt__number=number)
+        .only("severity", "position")
+        .order_by("position")
+    )
+    issue = next((issue for issue in issues if str(issue.position) == position), None)
+    if issue is None:
+        raise Http404
+    page = find_pages(issues).get(issue.position, 1)
+    run_url = reverse("runs:page", args=[run_id])
+    return redirect(join_address(run_url, address_issue(step, number, issue.position, page)))
+
+
+def _download_output(run_id: int, step: int, number: int) -> HttpResponse:
+    """The output as it is stored, or what came back instead of one. That of step 0 is the input of the run."""
+    if (step, number) == (0, 1):
+        run = get_object_or_404(Run.objects.only("input", "outputs_removed_at"), pk=run_id)
+        output = run.input if run.outputs_removed_at is None else None
+    else:
+        row = fetch_attempt(run_id, step, number)
+        output = row.raw_output if row.output is None else row.output
+    if output is None:
+        raise Http404
+    text = json.dumps(output, ensure_ascii=False, indent=2)
+    # Rows that others wrote may hold lone surrogates, which have no place in a file.
+    response = HttpResponse(text.encode(errors="replace"), content_type="application/json")
+    response["Content-Disposition"] = f'attachment; filename="run-{run_id}-step-{step}-attempt-{number}-output.json"'
+    return response
+
+
+_ATTEMPT = "runs/<number:run_id>/steps/<number:step>/attempts/<number:number>/"
+
+urls = [
+    path("runs/<number:run_id>/", show_run, name="page"),
+    path("runs/<number:run_id>/attempts/", show_all_attempts, name="attempts"),
+    path("runs/<number:run_id>/live", show_run_changes, name="live"),
+    path(_ATTEMPT, show_attempt, name="attempt"),
+]

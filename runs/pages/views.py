@@ -2,41 +2,13 @@
 
 from __future__ import annotations
 
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
-from django.shortcuts import render
+from django.http import Http404, HttpRequest, JsonResponse
 from django.views.decorators.http import require_safe
 
 from flows.engine.history import Severity
 from runs.documents.loading import WHOLE, dump_without_addresses, load_attempt, load_run
 from runs.documents.run import RunParts
 from runs.pages.access import require_permission
-from runs.pages.compared_attempts import MOST_COMPARED, find_problem, read_compared
-from runs.pages.run_head import name_head
-from runs.pages.run_page import find_run_page
-from runs.pages.severity_filter import build_toggles, read_hidden
-from runs.pages.wanted_attempts import Wanted
-
-SHORT_INPUT = 12
-"""Lines; an input of at most so many is open from the start."""
-
-
-@require_safe
-@require_permission("runs.view_run")
-def show_run(request: HttpRequest, run_id: int) -> HttpResponse:
-    """One run with its attempts; it keeps itself up to date until the run has ended."""
-    hidden, problem = read_hidden(request.GET.get("hide", ""))
-    compared = read_compared(request.GET.get("diff", ""))
-    page = find_run_page(run_id, Wanted(compared=compared[:MOST_COMPARED]))
-    context = {
-        "page": page,
-        "head": name_head(page, request.user),
-        "hidden": hidden,
-        "problems": [words for words in (problem, find_problem(compared, page.attempts)) if words],
-        "compared": ",".join(attempt.id for attempt in page.attempts if attempt.is_compared),
-        "toggles": build_toggles(hidden, page.counts),
-        "is_input_open": len(page.input.lines) <= SHORT_INPUT or not page.attempts,
-    }
-    return render(request, "runs/run_page.html", context)
 
 
 @require_safe

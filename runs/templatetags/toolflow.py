@@ -12,10 +12,9 @@ from datetime import datetime, timedelta, tzinfo
 from decimal import Decimal
 from functools import cache
 from html import escape
+from typing import TYPE_CHECKING
 
 from django import template
-from django.http import HttpRequest
-from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
@@ -27,12 +26,10 @@ from runs.formatting import format_elapsed
 from runs.history.issue_links import anchor_attempt
 from runs.history.json_lines import Line, Listing, show_invisible
 from runs.history.texts import CutText, cut_text, find_direction
-from runs.models import Run
-from runs.pages.attempt_view import IssueMark
 from runs.pages.badges import SEVERITIES, STATES, Badge
-from runs.pages.charts import RunCharts, draw_run
-from runs.pages.curl_command import build_curl_command
-from runs.pages.run_page import RunPage
+
+if TYPE_CHECKING:
+    from runs.pages.attempt_view import IssueMark
 
 register = template.Library()
 
@@ -161,19 +158,6 @@ def retries(count: int) -> str:
 def cost(amount: Decimal | None, unpriced: int = 0) -> str:
     """US dollars, or a dash."""
     return formatting.format_cost(amount, unpriced)
-
-
-@register.simple_tag
-def draw_charts(page: RunPage) -> RunCharts:
-    """The charts of a run."""
-    return draw_run(page)
-
-
-@register.simple_tag
-def run_curl_command(run: Run, request: HttpRequest) -> str | None:
-    """The command that starts a run of the same version with the same input; None if it is too long."""
-    address = request.build_absolute_uri(reverse("api:run-list"))
-    return build_curl_command(address, run.flow.name, run.version.number, run.input)
 
 
 @register.simple_tag

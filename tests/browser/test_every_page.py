@@ -153,9 +153,11 @@ def show_a_run(page: Page) -> Iterator[None]:
     page.goto(run.address)
     yield
     run.end_attempt()
-    page.goto(f"{run.address}?diff=s1a2,s1a3&hide=lost")
+    page.goto(f"{run.address}attempts/")
+    yield
+    page.goto(f"{run.address}steps/1/attempts/3/?diff=1&hide=lost")
     open_all_folds(page)
-    # What changed, what became of issues, what the model was told and what a link asked in vain: all are open.
+    # What changed, what became of issues, what the model was shown and that a filter is not valid: all are open.
     for part in (".listing.diff", ".lifecycle", ".feedback-line", ".messages li"):
         expect(page.locator(part).first).to_be_visible()
     yield

@@ -58,6 +58,7 @@ ADDRESSES = {
     "runs/<run_id>/":                                   (VIEWER, NO_METHOD),
     "runs/<run_id>.json":                               (VIEWER, NO_METHOD),
     "runs/<run_id>/live":                               (VIEWER, NO_METHOD),
+    "runs/<run_id>/attempts/":                          (VIEWER, NO_METHOD),
     "runs/<run_id>/steps/<step>/attempts/<number>.json": (VIEWER, NO_METHOD),
     "runs/<run_id>/steps/<step>/attempts/<number>/":     (VIEWER, NO_METHOD),
     "runs/<run_id>/steps/<step>/attempts/<number>/<part>/": (VIEWER, NO_METHOD),
@@ -353,7 +354,7 @@ def test_the_index_shows_what_one_may_see(world: World, role: str, shown: list[s
 
 @pytest.mark.parametrize(
     ("role", "run_page", "list_page"),
-    [(VIEWER, [], []), (OPERATOR, ["Run again"], ["Run a flow"]), (ADMINISTRATOR, ["Run again"], ["Run a flow"])],
+    [(VIEWER, [], []), (OPERATOR, ["Re-run"], ["Run a flow"]), (ADMINISTRATOR, ["Re-run"], ["Run a flow"])],
 )
 def test_pages_of_runs_offer_what_one_may_do(
     world: World, role: str, run_page: list[str], list_page: list[str]
@@ -362,6 +363,6 @@ def test_pages_of_runs_offer_what_one_may_do(
     waiting = Run.objects.latest("pk")
     queued = read_words(world.ask(role, "GET", f"/runs/{waiting.pk}/").content.decode())
     listed = read_words(world.ask(role, "GET", "/runs/").content.decode())
-    assert ("Run again" in ended) == bool(run_page)
+    assert ("Re-run" in ended) == bool(run_page)
     assert ("Cancel" in queued) == bool(run_page)
     assert ("Run a flow" in listed) == bool(list_page)

@@ -1,12 +1,9 @@
 // Going through a run with the keyboard. Keys move the focus, so that the rest of the keyboard goes on from there; they
-// are left alone while somebody types, and whoever's own keys they get in the way of turns them off.
+// are left alone while the user types, and can be turned off.
 "use strict";
 
 (() => {
   const OFF = "toolflow.keys-off";
-  const ATTEMPTS = ".run details.attempt > summary";
-  const STEPS = ".run .step h2";
-
   // Private windows may refuse to keep anything.
   const read = () => {
     try {
@@ -17,32 +14,23 @@
   };
   let isOff = read();
 
-  // The next of these parts after the focus, or the one before it. Without a focus in the run it is the first one that
-  // can be seen, or the last one above it.
-  function findNext(selector, direction) {
-    const parts = [...document.querySelectorAll(selector)].filter((part) => part.checkVisibility());
-    const focused = document.activeElement?.closest(".run") ? document.activeElement : null;
-    const top = document.querySelector(".severity-bar")?.getBoundingClientRect().bottom ?? 0;
-    const isAfter = (part) =>
-      focused
-        ? focused.compareDocumentPosition(part) & Node.DOCUMENT_POSITION_FOLLOWING
-        : part.getBoundingClientRect().top >= top;
-    const isBefore = (part) =>
-      focused
-        ? focused.compareDocumentPosition(part) & Node.DOCUMENT_POSITION_PRECEDING
-        : part.getBoundingClientRect().top < top;
-    return direction > 0 ? parts.find(isAfter) : parts.findLast(isBefore);
-  }
-
+  // The entry after the selected one, or before it; those that the filter hides are passed over.
   function go(selector, direction) {
-    const part = findNext(selector, direction);
-    if (!part) return;
-    part.focus({ preventScroll: true });
-    part.scrollIntoView({ block: "nearest" });
+    const all = [...document.querySelectorAll(selector)];
+    const now = all.findIndex((link) => link.hasAttribute("aria-current"));
+    const others = direction > 0 ? all.slice(now + 1) : all.slice(0, Math.max(now, 0)).reverse();
+    // Where there is no room for the outline, none of it can be seen.
+    const isFolded = !all.some((link) => link.checkVisibility());
+    const link = others.find((one) => isFolded || one.checkVisibility());
+    if (link) window.selectEntry(link);
   }
 
-  function toggleAttempt() {
-    document.activeElement?.closest("details.attempt")?.querySelector("summary").click();
+  function goToIssue() {
+    const issues = [...document.querySelectorAll("#pane .issue")].filter((one) => one.checkVisibility());
+    const now = issues.indexOf(document.activeElement?.closest(".issue"));
+    const issue = issues[(now + 1) % issues.length];
+    issue?.focus({ preventScroll: true });
+    issue?.scrollIntoView({ block: "nearest" });
   }
 
   function showHelp() {
@@ -68,20 +56,13 @@
   }
 
   const actions = {
-    j: () => go(ATTEMPTS, 1),
-    k: () => go(ATTEMPTS, -1),
-    "]": () => go(STEPS, 1),
-    "[": () => go(STEPS, -1),
-    o: toggleAttempt,
+    j: () => go(".outline a[data-entry]", 1),
+    k: () => go(".outline a[data-entry]", -1),
+    "]": () => go("#pane-head a[data-tab]", 1),
+    "[": () => go("#pane-head a[data-tab]", -1),
+    i: goToIssue,
     "?": showHelp,
   };
-
-  // A heading takes the focus only if it is said to, also one that an update brings.
-  function prepare(part) {
-    for (const heading of part.querySelectorAll(".step-head h2")) heading.tabIndex = -1;
-  }
-  document.addEventListener("htmx:oobBeforeSwap", (event) => prepare(event.detail.fragment));
-  prepare(document);
 
   document.addEventListener("keydown", (event) => {
     const isTyping = event.target.closest("input, select, textarea, [contenteditable]");

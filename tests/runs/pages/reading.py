@@ -16,10 +16,6 @@ from tests.site.test_content_security import InlineFinder
 
 HTMX = {"HX-Request": "true"}
 THIN = "\N{NARROW NO-BREAK SPACE}"
-_ATTEMPT = re.compile(
-    r'<details class="attempt" id="(s[1-9]\d*a\d+)"( open)?.*?<div class="attempt-content" id="[^"]*"( data-load)?',
-    re.DOTALL,
-)
 
 
 def sign_in(client: Client, *permissions: str) -> Client:
@@ -51,16 +47,22 @@ def read_plain(client: Client, address: str) -> str:
 
 def read_poller(page: str) -> str:
     """Where an open page asks for what is new."""
-    found = re.search(r'hx-get="([^"]+)"', page)
+    found = re.search(r'hx-get="([^"]+/live[^"]*)"', page)
     assert found is not None
     return unescape(found[1])
 
 
-def find_attempts(page: str) -> dict[str, str]:
-    """How each attempt is: ``open``; ``waiting``, open too but loaded once a reader gets there; ``closed``."""
-    return {
-        id: ("waiting" if later else "open") if is_open else "closed" for id, is_open, later in _ATTEMPT.findall(page)
-    }
+def find_selected(page: str) -> str:
+    """The entry of the outline that is selected, by its id."""
+    (found,) = re.findall(r'<a class="entry"[^>]*? id="(\w+)"[^>]* aria-current="true"', page)
+    return str(found)
+
+
+def read_outline(page: str) -> list[tuple[str, str]]:
+    """The entries of the outline that can be selected: where they lead, and their words."""
+    outline = page.partition('id="outline-list"')[2].partition("</nav>")[0]
+    found = re.findall(r'<a class="entry"[^>]* data-entry href="([^"]+)"[^>]*>(.*?)</a>', outline, re.DOTALL)
+    return [(unescape(href), read_words(words)) for href, words in found]
 
 
 def read_table(page: str, caption: str) -> list[list[str]]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from datetime import date, timedelta
 from decimal import Decimal
-from typing import Any
 
 import pytest
 from django.conf import settings
@@ -22,8 +20,6 @@ from runs.formatting import (
     format_short_count,
 )
 from runs.pages.flow_trends import PERIODS, VersionMarks, build_period, mark_versions, plot_trend
-from runs.pages.token_columns import AttemptTokens, plot_tokens
-from runs.pages.waterfall import AttemptSpan, Waterfall, plot_waterfall
 from runs.statistics.figures import DayRuns
 from runs.statistics.sums import RunSums
 from tests.runs.pages.reading import THIN
@@ -31,50 +27,6 @@ from tests.runs.pages.reading import THIN
 TODAY = date(2026, 5, 13)  # a Wednesday
 NUMBERS = {11: 1, 12: 2, 13: 3}
 """Versions by the keys of their rows."""
-
-
-def make_span(begin: float, end: float, step: int = 1, number: int = 1, outcome: str = "passed") -> AttemptSpan:
-    return AttemptSpan(step=step, step_name=f"Step {step}", number=number, outcome=outcome, begin=begin, end=end)
-
-
-def draw(*spans: AttemptSpan, queued: float = 0.0, pending: float | None = None) -> Waterfall:
-    chart = plot_waterfall(spans, queued=queued, pending=pending)
-    assert chart is not None
-    return chart
-
-
-class TestAttemptsOverTime:
-    @pytest.mark.parametrize(
-        ("earlier", "reason"),
-        [
-            ({"outcome": "interrupted"}, ", until a worker took over after the interruption"),
-            ({"outcome": "errored", "error_code": "rate_limited"}, ", for the provider’s rate limit"),
-            (
-                {"outcome": "errored", "error_code": "server_error", "asked_wait": 3.0},
-                ", to try again after an error; the provider asked for 3.0 s",
-            ),
-            ({"outcome": "failed"}, ""),
-        ],
-    )
-    def test_a_wait_before_a_further_try_says_what_it_was_for(self, earlier: dict[str, Any], reason: str) -> None:
-        first = replace(make_span(0, 2), **earlier)
-        assert draw(first, make_span(5, 9, number=2)).rows[1].waited == f"3.0 s{reason}"
-        assert draw(first, make_span(5, 9, step=2)).rows[1].waited == "3.0 s"
-
-    def test_what_goes_on_counts_from_where_it_is(self) -> None:
-        running = draw(make_span(0, 40), make_span(40, 100, step=2, outcome="running")).rows[1]
-        assert (running.seconds, running.duration) == ("60", "1 min 00 s")
-        pending = draw(make_span(0, 10, outcome="errored"), pending=30).pending
-        assert pending is not None and (pending.seconds, pending.duration) == ("30", "30 s")
-
-
-def test_unknown_tokens_are_not_shown_as_zero_and_without_any_there_is_no_chart() -> None:
-    def make(prompt: int, *, is_known: bool = True) -> AttemptTokens:
-        return AttemptTokens(1, 1, prompt, 0, 0, 0, is_known)
-
-    chart = plot_tokens([make(7), make(0), make(0, is_known=False)])
-    assert chart is not None and [column.label for column in chart.columns] == ["7", "0", "?"]
-    assert plot_tokens([make(0), make(0, is_known=False)]) is None
 
 
 class TestDays:

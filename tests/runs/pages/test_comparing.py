@@ -20,7 +20,7 @@ from runs.pages.compared_runs import RunComparison, compare_runs
 from tests.engine.builders import make_attempt, make_issue, make_step, make_usage
 from tests.runs.builders import make_run
 from tests.runs.pages.history_builders import BEGIN, begin_attempt, make_page_flow, make_retried_run, make_stored_run
-from tests.runs.pages.reading import count_queries, get_page, read_words, run_address
+from tests.runs.pages.reading import count_queries, get_page, read_words
 
 pytestmark = pytest.mark.django_db
 
@@ -222,8 +222,9 @@ class TestLinksOfIssues:
             r'<span class="line diff-changed"[^>]*id="b1-l6" data-marks="high"><a [^>]*href="#b1-i0"', page
         )
         assert 'href="#b1-l6">/colours/2, line 6</a>' in page
-        for run, id in ((left, "s1a2-i0"), (right, "s1a1-i0")):
-            assert f'href="/runs/{run.pk}/#{id}"' in page and f'id="{id}"' in get_page(viewer, run_address(run))
+        for run, number in ((left, 2), (right, 1)):
+            target = f"/runs/{run.pk}/steps/1/attempts/{number}/"
+            assert f'href="{target}#i0"' in page and 'id="i0"' in get_page(viewer, target)
 
     def test_the_gravest_are_listed_and_only_they_have_marks(
         self, viewer: Client, monkeypatch: pytest.MonkeyPatch

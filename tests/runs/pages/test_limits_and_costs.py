@@ -15,7 +15,7 @@ from runs.models.run import in_future
 from tests.engine.builders import NOON, make_attempt, make_usage
 from tests.runs.builders import make_run
 from tests.runs.pages.history_builders import begin_attempt, make_stored_run
-from tests.runs.pages.reading import get_page, read_plain, run_address
+from tests.runs.pages.reading import attempt_address, get_page, read_plain, run_address
 
 pytestmark = pytest.mark.django_db
 
@@ -29,7 +29,7 @@ def test_a_run_that_waits_says_for_what_and_until_when(viewer: Client, settings:
     assert "Waits for the plug-in x. If none comes by" in words and "13:00:00 UTC , the run ends as errored." in words
     sentence = "Waiting 40 seconds before attempt 2 of step 1: timeout."
     run = make_run(available_at=in_future(MINUTE), waiting_for=sentence)
-    assert f"{sentence} It goes on at" in read_plain(viewer, run_address(run))
+    assert f"{sentence} It continues at" in read_plain(viewer, run_address(run))
     assert f'title="{sentence}"' in get_page(viewer, "/runs/")
     # A wait that is over is not told any more.
     run = make_run(available_at=in_future(-MINUTE), waiting_for=sentence)
@@ -81,7 +81,7 @@ def test_a_run_that_met_its_limit_leads_to_the_attempt_that_did_it(viewer: Clien
         blocking_attempt=1,
     )
     page = get_page(viewer, run_address(run))
-    assert 'The run took more than its limit. See <a href="#s2a1">step 2, attempt 1</a>.' in page
+    assert f'href="{attempt_address(run, 2, 1)}"' in page.partition('<p class="verdict">')[2].partition("</p>")[0]
 
 
 def make_costly(step: int, number: int, outcome: str, tokens: int, cost: str | None, **usage: Any) -> Attempt:

@@ -13,12 +13,20 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from flows.models import Flow
-from runs.models import Run, RunStatus
+from runs.models import Attempt, Run, RunStatus
 from runs.models.run import in_future
-from tests.engine.builders import NOON, make_attempt
+from tests.engine.builders import NOON, make_attempt, make_issue
 from tests.runs.builders import make_run, make_worker
 from tests.runs.pages.history_builders import begin_attempt, make_retried_run, make_stored_run
-from tests.runs.pages.reading import HTMX, get_page, read_poller, read_words, run_address
+from tests.runs.pages.reading import (
+    HTMX,
+    attempt_address,
+    find_selected,
+    get_page,
+    read_poller,
+    read_words,
+    run_address,
+)
 from tests.site.test_content_security import InlineFinder
 
 pytestmark = pytest.mark.django_db
@@ -33,11 +41,13 @@ class TestAsking:
     def test_the_page_asks_for_what_is_new_until_the_run_has_ended(self, viewer: Client) -> None:
         run = make_stored_run(make_attempt(1, 1), status=RunStatus.RUNNING)
         begin_attempt(run, 2, 1)
-        assert f"/runs/{run.pk}/live?revision=3&seen=2.1r&head=" in read_poller(get_page(viewer, run_address(run)))
+        assert f"/runs/{run.pk}/live?revision=3&seen=2.1r&at=s2a1&follow&pane=s2a1.running&head=" in read_poller(
+            get_page(viewer, run_address(run))
+        )
         ended = make_retried_run()
         assert "/live?" not in get_page(viewer, run_address(ended))
         _, update = poll(viewer, ended, 2, "3.1r")
-        assert "All steps passed." in update and '<div id="live" hidden></div>' in update
+        assert "All steps passed." in update and '<div id="live" hidden hx-swap-oob="true"></div>' in update
         assert "Succeeded. Step 3, attempt 1: passed." in read_words(update)
 
     def test_nothing_new_is_no_content_and_costs_one_query_for_the_run(self, viewer: Client) -> None:
@@ -75,8 +85,11 @@ class TestAsking:
         assert status == 200 and "No workers online" in read_words(update)
         assert poll(viewer, run, 0, "0.0&unattended")[0] == 204
 
-    @pytest.mark.parametrize("query", ["", "revision=1", "revision=x&seen=1.1", "revision=1&seen=now", "seen=1.1"])
-    def test_a_question_that_makes_no_sense_is_refused(self, viewer: Client, query: str) -> None:
+    @pytest.mark.parametrize(
+        "query",
+        ["", "revision=1", "revision=x&seen=1.1", "revision=1&seen=now", "seen=1.1", "revision=1&seen=1.1&at=x"],
+    )
+    def test_a_question_that_is_not_valid_is_refused(self, viewer: Client, query: str) -> None:
         assert viewer.get(f"/runs/{make_retried_run().pk}/live?{query}").status_code == 400
 
 
@@ -95,25 +108,40 @@ class TestUpdates:
         return get_page(viewer, poller, headers=HTMX)
 
     def test_only_what_changed_is_sent(self, viewer: Client, run: Run) -> None:
-        status, update = poll(viewer, run, 2, "2.1r")
-        assert status == 200
-        assert re.findall(r'<details class="attempt" id="(s\da\d)"[^>]*?(hx-swap-oob="true")?>', update) == [
-            ("s2a1", 'hx-swap-oob="true"'),
-            ("s2a2", ""),
+        page = get_page(viewer, attempt_address(run, 1, 1))
+        update = self.go_on(viewer, read_poller(page), run)
+        swapped = re.findall(r'id="([\w-]+)"[^>]* hx-swap-oob="true"', update)
+        assert swapped == [
+            *("live", "run-figures", "outline", "side-facts", "phone-bar", "pane-head"),
+            *("count-critical", "count-high", "count-medium", "count-low", "issue-marks"),
         ]
-        assert '<div hx-swap-oob="beforeend:#s2-attempts"><details class="attempt" id="s2a2" open' in update
-        assert 'id="s2-head" hx-swap-oob="true"' in update and 'id="s1-head"' not in update
-        assert f"/runs/{run.pk}/live?revision=3&seen=2.2r" in read_poller(update)
+        assert 'aria-current="true"' in update and find_selected(update) == "s1a1"
+        assert "data-hide=" not in update and 'id="latest" href="' + attempt_address(run, 2, 3) in update
         assert InlineFinder(update).found == []
-        # One that the reader saw end is not sent again.
-        assert re.findall(r'id="(s\da\d)"', poll(viewer, run, 2, "2.1")[1]) == ["s2a2"]
 
-    def test_counts_chips_and_bill_are_kept_up_to_date_without_touching_the_filter(self, viewer: Client) -> None:
-        _, update = poll(viewer, make_retried_run(), 2, "1.1r")
-        assert '<span id="count-critical" hx-swap-oob="true">1</span>' in update
-        assert '<div id="retry-bill" hx-swap-oob="true">' in update
-        assert "Attempt 1: Failed, 1 critical" in update
-        assert "data-hides" not in update and "data-hide=" not in update
+    def test_the_pane_is_sent_when_its_attempt_has_ended(self, viewer: Client, run: Run) -> None:
+        poller = read_poller(get_page(viewer, attempt_address(run, 2, 2)))
+        Attempt.objects.filter(step__run=run, step__index=2, number=2).update(outcome="failed", output={"text": "new"})
+        assert 'id="pane" data-entry="s2a2"' in self.go_on(viewer, poller, run)
+
+    def test_a_reader_who_has_done_nothing_goes_along_others_stay(self, viewer: Client, run: Run) -> None:
+        poller = read_poller(get_page(viewer, run_address(run)))
+        assert "&follow" in poller
+        update = self.go_on(viewer, poller, run)
+        assert 'id="pane" data-entry="s2a3"' in update and "&follow" in read_poller(update)
+        stayed = get_page(viewer, poller.replace("&follow", ""), headers=HTMX)
+        assert 'id="pane"' not in stayed and "at=s2a2" in read_poller(stayed) and "&follow" not in read_poller(stayed)
+        assert "&follow" not in read_poller(get_page(viewer, attempt_address(run, 1, 1)))
+
+    def test_issues_of_the_pane_learn_what_later_attempts_made_of_them(self, viewer: Client) -> None:
+        issue = make_issue("high", "Too short.", audit="Length", path="/text")
+        run = make_stored_run(
+            make_attempt(1, 1, "failed", issues=(issue,)), make_attempt(1, 2), status=RunStatus.RUNNING
+        )
+        _, update = poll(viewer, run, 2, "1.2r&at=s1a1")
+        marks = update.partition('<div data-marks-of="i0-marks">')[2].partition("</div>")[0]
+        assert "Fixed by attempt 2" in read_words(marks)
+        assert "data-marks-of" not in poll(viewer, run, 2, "1.2&at=s1a2")[1]
 
     def test_an_attempt_leaves_the_head_where_it_is(self, viewer: Client, run: Run) -> None:
         poller = read_poller(get_page(viewer, run_address(run)))
@@ -149,7 +177,7 @@ class TestUpdates:
         ],
         ids=lambda value: next(iter(value), "title") if isinstance(value, dict) else "",
     )
-    def test_whatever_else_its_head_shows_is_sent_anew(
+    def test_whatever_else_its_head_shows_is_sent_again(
         self, viewer: Client, run: Run, fields: dict[str, Any], title: str
     ) -> None:
         poller = read_poller(get_page(viewer, run_address(run)))

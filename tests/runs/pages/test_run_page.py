@@ -1,4 +1,4 @@
-"""The page of one run, as those who open it see it."""
+"""The page of one run: what its head says, what its outline leads to, and what each address selects."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from runs.models import RunStatus
-from tests.engine.builders import make_attempt, make_error, make_issue
-from tests.runs.pages.history_builders import make_retried_run, make_stored_run
+from runs.models import Run, RunStatus
+from tests.engine.builders import make_attempt, make_error, make_issue, make_step
+from tests.runs.pages.history_builders import begin_attempt, make_page_flow, make_retried_run, make_stored_run
 from tests.runs.pages.reading import (
+    HTMX,
     attempt_address,
     count_queries,
-    find_attempts,
+    find_selected,
     get_page,
-    read_table,
+    read_outline,
     read_words,
     run_address,
 )
@@ -25,6 +26,21 @@ from tests.runs.pages.reading import (
 pytestmark = pytest.mark.django_db
 
 HOSTILE = '<script>alert(1)</script><img src=x onerror="alert(2)"> {{ x }} {% x %} \u202eevil \x1b[31m </details>'
+PANE = {**HTMX, "HX-Target": "pane"}
+
+
+def make_failed_run(rest: str = " did not pass in 2 attempts: it said “no”.", **fields: Any) -> Run:
+    issue = make_issue("high", "Too short.", audit="Length", path="/text")
+    return make_stored_run(
+        make_attempt(1, 1),
+        make_attempt(2, 1, "failed", output={"text": "a"}, issues=(issue,)),
+        make_attempt(2, 2, "failed", output={"text": "b"}, issues=(issue,)),
+        status=RunStatus.FAILED,
+        end_sentence=f"Step 2 “Say “tea” twice”{rest}",
+        blocking_step=2,
+        blocking_attempt=2,
+        **fields,
+    )
 
 
 class TestHead:
@@ -39,19 +55,12 @@ class TestHead:
     def test_the_first_lines_say_what_happened_and_lead_to_the_blocking_attempt(
         self, viewer: Client, rest: str
     ) -> None:
-        run = make_stored_run(
-            make_attempt(1, 1),
-            make_attempt(2, 1, "failed"),
-            make_attempt(2, 2, "failed"),
-            status=RunStatus.FAILED,
-            end_sentence=f"Step 2 “Say “tea” twice”{rest}",
-            blocking_step=2,
-            blocking_attempt=2,
-        )
+        run = make_failed_run(rest)
         page = get_page(viewer, run_address(run))
         assert f"Colour theme #{run.pk} Failed" in read_words(page) and "chip tone-failed" in page
-        assert f'<a href="#s2a2">Step 2 “Say “tea” twice”</a>{rest}' in page
-        assert find_attempts(page)["s2a2"] == "open"
+        link = f'<a href="{attempt_address(run, 2, 2)}"><bdi>Step 2 “Say “tea” twice”</bdi></a>'
+        verdict = page.partition('<p class="verdict">')[2].partition("</p>")[0]
+        assert verdict.startswith(link) and read_words(verdict).endswith(rest.strip())
 
     def test_runs_of_the_simulated_model_say_so(self, viewer: Client) -> None:
         pages = [get_page(viewer, run_address(make_stored_run(is_simulated=flag))) for flag in (True, False)]
@@ -61,59 +70,82 @@ class TestHead:
         self, viewer: Client, admin_client: Client
     ) -> None:
         run = make_retried_run()
-        version = f'<a href="/admin/flows/flowversion/{run.version_id}/change/">version 1</a>'
+        version = f'href="/admin/flows/flowversion/{run.version_id}/change/"'
         pages = [get_page(client, run_address(run)) for client in (viewer, admin_client)]
         assert [version in page for page in pages] == [False, True]
-        assert f'<a href="/flows/{run.flow.name}/">Colour theme</a>' in pages[0]
+        assert f'href="/flows/{run.flow.name}/"' in pages[0]
 
-    def test_charts_have_a_table_behind_them_that_says_why_a_step_waited(self, viewer: Client) -> None:
-        limited = make_error(message="Slow down.", code="rate_limited", status=429, retry_after=1)
-        run = make_stored_run(
-            make_attempt(1, 1, "errored", error=limited), make_attempt(1, 2, "interrupted"), make_attempt(1, 3)
+    def test_the_figures_count_what_is_left_and_what_was_fixed(self, viewer: Client) -> None:
+        words = read_words(get_page(viewer, run_address(make_retried_run(retry_count=1))))
+        assert "Steps 3 of 3 passed Attempts 4 1 retry" in words and "Issues left None 1 fixed" in words
+        assert "Issues left 1 high" in read_words(get_page(viewer, run_address(make_failed_run())))
+
+
+class TestSelection:
+    def test_a_run_opens_with_its_result_the_blocking_attempt_or_where_it_is(self, viewer: Client) -> None:
+        running = make_stored_run(make_attempt(1, 1), status=RunStatus.RUNNING)
+        begin_attempt(running, 2, 1)
+        cases = (
+            (make_retried_run(), "result"),
+            (make_failed_run(), "s2a2"),
+            (make_stored_run(make_attempt(1, 1), make_attempt(2, 1), status=RunStatus.CANCELLED), "s2a1"),
+            (running, "s2a1"),
+            (make_stored_run(status=RunStatus.QUEUED), "s0a1"),
         )
-        page = get_page(viewer, run_address(run))
-        limit = "1.0 s, for the provider’s rate limit"
-        assert read_table(page, "Attempts over time")[1:] == [
-            ["1. Step 1", "1", "Errored", "—", "1.0 s"],
-            ["1. Step 1", "2", "Interrupted", f"{limit}; the provider asked for 1.0 s", "1.0 s"],
-            ["1. Step 1", "3", "Passed", "1.0 s, until a worker took over after the interruption", "1.0 s"],
+        for run, entry in cases:
+            page = get_page(viewer, run_address(run))
+            assert find_selected(page) == entry and f'id="pane" data-entry="{entry}"' in page
+
+    def test_of_a_failed_run_the_offending_value_and_the_reason_are_there_at_once(self, viewer: Client) -> None:
+        pane = get_page(viewer, run_address(make_failed_run())).partition('id="pane"')[2]
+        assert "Too short." in pane and '<code class="issue-value"><bdi dir="ltr">b</bdi></code>' in pane
+        assert '<span class="key">&quot;text&quot;</span>: &quot;b&quot;' in pane
+
+    def test_each_entry_of_the_outline_has_an_address_of_its_own(self, viewer: Client) -> None:
+        run = make_retried_run()
+        entries = read_outline(get_page(viewer, run_address(run)))
+        assert [(href.removeprefix(run_address(run)), words) for href, words in entries] == [
+            ("?show=result", "Result"),
+            ("steps/0/attempts/1/", "Input"),
+            ("steps/1/attempts/1/", "Attempt 1 : Failed 1 critical 1.0 s"),
+            ("steps/1/attempts/2/", "Attempt 2 : Passed 1.0 s"),
+            ("steps/2/attempts/1/", "2 Step 2 : Passed 1.0 s"),
+            ("steps/3/attempts/1/", "3 Step 3 : Passed 1.0 s"),
         ]
-        words = read_words(get_page(viewer, run_address(make_retried_run())))
-        assert "Step Attempt In of these cached Out of these reasoning 1 1 200 0 100 0 1 2 400 0 200 0" in words
+        for (href, _), id in zip(entries, ("result", "s0a1", "s1a1", "s1a2", "s2a1", "s3a1"), strict=True):
+            assert find_selected(get_page(viewer, href)) == id
+            pane = get_page(viewer, href, headers=PANE)
+            assert f'id="pane" data-entry="{id}"' in pane and "<html" not in pane and 'id="live" hidden' in pane
+
+    def test_the_pane_leads_to_its_neighbours_and_to_the_other_attempts_of_its_step(self, viewer: Client) -> None:
+        run = make_retried_run()
+        pane = get_page(viewer, attempt_address(run, 1, 1), headers=PANE)
+        assert re.findall(r'rel="(\w+)" href="([^"]+)"', pane) == [
+            ("prev", attempt_address(run, 0, 1)),
+            ("next", attempt_address(run, 1, 2)),
+        ]
+        tabs = re.findall(r'id="tab-(\d)" data-tab href="([^"]+)" aria-label="([^"]+)"', pane)
+        assert tabs == [
+            ("1", attempt_address(run, 1, 1), "Attempt 1: Failed, 1 critical"),
+            ("2", attempt_address(run, 1, 2), "Attempt 2: Passed"),
+        ]
+
+    @pytest.mark.parametrize("end", ["steps/1/attempts/9/", "steps/9/attempts/1/", "steps/0/attempts/2/"])
+    def test_there_is_none_that_was_not_made(self, viewer: Client, end: str) -> None:
+        assert viewer.get(f"{run_address(make_retried_run())}{end}").status_code == 404
+
+    def test_an_older_address_of_changes_leads_to_the_attempt(self, viewer: Client) -> None:
+        run = make_retried_run()
+        answer = viewer.get(f"{run_address(run)}?diff=s1a2,s2a1&hide=low")
+        assert answer["Location"] == f"{attempt_address(run, 1, 2)}?diff=1&hide=low"
+        assert viewer.get(f"{run_address(run)}?diff=<script>").status_code == 200
 
 
 class TestSteps:
-    def test_each_attempt_shows_its_own_output_beside_its_own_issues(self, viewer: Client) -> None:
-        page = get_page(viewer, run_address(make_retried_run()))
-        assert set(find_attempts(page).values()) == {"open"}
-        first = page[page.index('id="s1a1"') : page.index('id="s1a2"')]
-        second = page[page.index('id="s1a2"') : page.index('id="s2a1"')]
-        assert "&quot;red&quot;" in first and "“red” is no hex colour." in first
-        assert "&quot;vendor_id&quot;</span>: 4711" in first
-        assert "&quot;#00ff00&quot;" in second and "“red” is no hex colour." not in second
-
-    def test_earlier_attempts_without_issues_are_one_line(self, viewer: Client) -> None:
-        run = make_stored_run(make_attempt(1, 1, "errored"), make_attempt(1, 2, "interrupted"), make_attempt(1, 3))
-        page = get_page(viewer, run_address(run))
-        assert find_attempts(page) == {"s1a1": "closed", "s1a2": "closed", "s1a3": "open"}
-        assert "Attempt 1 Errored 1.0 s 0 in 0 out —" in read_words(page)
-
-    def test_an_issue_and_the_line_that_it_points_at_lead_to_each_other(self, viewer: Client) -> None:
-        page = get_page(viewer, run_address(make_retried_run()))
-        assert '<span class="line" id="s1a1-l4" data-marks="critical"><a class="line-link" href="#s1a1-i0"' in page
-        assert '<li class="issue" id="s1a1-i0" data-severity="critical">' in page
-        assert '<a class="issue-place mono" href="#s1a1-l4">/colours/1, line 4</a>' in page
-        run = make_stored_run(make_attempt(1, 1, "failed", issues=(make_issue("high", path="/text/deep"),)))
-        assert "/text/deep, missing; see line 2" in get_page(viewer, run_address(run))
-
-    def test_steps_that_have_not_begun_are_listed_as_waiting_and_step_zero_is_the_input(self, viewer: Client) -> None:
-        run = make_stored_run(make_attempt(1, 1), status=RunStatus.RUNNING)
-        page = get_page(viewer, run_address(run))
-        words = read_words(page)
-        assert "0 Input version 1 of Colour theme" in words
-        assert "2 Step 2 tool_2 Not begun gpt-4.1, up to 2 attempts" in words
-        assert "3 Step 3 Not begun computed here, no model call, up to 4 attempts" in words
-        assert '<span class="key">&quot;topic&quot;</span>: &quot;tea&quot;' in page
+    def test_steps_that_have_not_begun_are_listed_and_lead_nowhere(self, viewer: Client) -> None:
+        page = get_page(viewer, run_address(make_stored_run(make_attempt(1, 1), status=RunStatus.RUNNING)))
+        assert "2 Step 2 : Not begun 3 Step 3 : Not begun" in read_words(page)
+        assert [words[0] for _, words in read_outline(page)] == ["I", "1"]
 
     @pytest.mark.parametrize(
         ("outcomes", "status", "state"),
@@ -132,25 +164,90 @@ class TestSteps:
     ) -> None:
         attempts = [make_attempt(1, number, outcome) for number, outcome in enumerate(outcomes, start=1)]
         words = read_words(get_page(viewer, run_address(make_stored_run(*attempts, status=status))))
-        assert f"1 Step 1 tool_1 {state} gpt-4.1," in words
+        assert f"1 Step 1 : {state} " in words
 
-    def test_an_answer_that_was_no_output_is_shown_as_it_came_and_an_error_says_what_to_mend(
-        self, viewer: Client
-    ) -> None:
-        error = make_error(message="Set OPENAI_API_KEY.", status=401, retry_after=4)
-        attempts = [
-            make_attempt(1, 1, "invalid", raw_output='{"text": oops\nsecond', issues=(make_issue(),)),
-            make_attempt(1, 2, "errored", error=error),
-        ]
-        words = read_words(get_page(viewer, run_address(make_stored_run(*attempts, status=RunStatus.ERRORED))))
-        assert "What came back (not usable as an output)" in words and '{"text": oops second' in words
-        assert "No answer: Set OPENAI_API_KEY. (HTTP 401) The provider asks to wait 4.0 s." in words
+    def test_a_step_says_what_it_waited_for(self, viewer: Client) -> None:
+        limited = make_error(message="Slow down.", code="rate_limited", status=429, retry_after=1)
+        run = make_stored_run(
+            make_attempt(1, 1, "errored", error=limited), make_attempt(1, 2, "interrupted"), make_attempt(1, 3)
+        )
+        waits = [read_words(get_page(viewer, attempt_address(run, 1, number), headers=PANE)) for number in (1, 2, 3)]
+        assert "Waited" not in waits[0]
+        assert "Waited 1.0 s for the provider’s rate limit (the provider asked for 1.0 s)" in waits[1]
+        assert "Waited 1.0 s for a worker after the interruption" in waits[2]
 
+
+class TestSameOutput:
+    @pytest.fixture
+    def run(self) -> Run:
+        issue = make_issue("high", "Too short.", path="/text")
+        outputs = ({"n": 1, "text": "tea"}, {"n": 1, "text": "tea"}, {"n": 1, "text": "tea"}, {"n": 1, "text": "sea"})
+        return make_stored_run(
+            *(make_attempt(1, n, "failed", output=output, issues=(issue,)) for n, output in enumerate(outputs, 1)),
+            status=RunStatus.FAILED,
+        )
+
+    def test_a_retry_that_gives_the_same_output_says_so_and_does_not_repeat_it(self, viewer: Client, run: Run) -> None:
+        page = get_page(viewer, attempt_address(run, 1, 3))
+        words = [words for _, words in read_outline(page)]
+        assert ["same as 1" in entry for entry in words] == [False, False, True, True, False]
+        assert 'aria-label="Attempt 3: Failed, 1 high, same output as attempt 1"' in page
+        assert 'id="s1a3-text"' not in page and "Too short." in page
+        # Its issues lead to the lines of the output that is shown.
+        assert f'href="{attempt_address(run, 1, 1)}#s1a3-l3"' not in page
+        assert f'href="{attempt_address(run, 1, 1)}#s1a1-l3"' in page
+        assert 'id="s1a3-text"' in get_page(viewer, f"{attempt_address(run, 1, 3)}?output=1")
+
+    def test_the_blocking_attempt_is_shown_all_the_same(self, viewer: Client, run: Run) -> None:
+        Run.objects.update(blocking_step=1, blocking_attempt=3)
+        page = get_page(viewer, run_address(run))
+        assert find_selected(page) == "s1a3" and 'id="s1a3-text"' in page and "Same output as" in read_words(page)
+
+
+class TestSize:
     def test_the_number_of_queries_does_not_grow_with_attempts_and_issues(self, viewer: Client) -> None:
         small = make_retried_run()
         issues = tuple(make_issue(severity) for severity in ("low", "medium", "high"))
         large = make_stored_run(*[make_attempt(1, number, "failed", issues=issues) for number in range(1, 30)])
         assert count_queries(viewer, run_address(small)) == count_queries(viewer, run_address(large)) == 7
+
+    def test_twenty_steps_with_four_attempts_each_are_sent_in_120_kb(self, viewer: Client) -> None:
+        steps = range(1, 21)
+        output = {"rows": [{"id": n, "text": "a line of an output"} for n in range(10)]}
+        issues = (make_issue("high", path="/rows/9/text"), make_issue("low"), make_issue("low"))
+        run = make_stored_run(
+            *(
+                make_attempt(s, n, "failed", output={**output, "n": n}, issues=issues)
+                for s in steps
+                for n in range(1, 5)
+            ),
+            spec=make_page_flow(*(make_step(step) for step in steps)),
+            status=RunStatus.FAILED,
+        )
+        assert len(get_page(viewer, run_address(run)).encode()) <= 120_000
+
+    def test_long_outputs_don_t_make_the_page_of_all_attempts_longer_than_it_may_be(
+        self, viewer: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("runs.pages.run_page.MAX_SHOWN_BYTES", 50_000)
+        run = make_stored_run(*(make_attempt(1, n, output={"text": str(n) * 30_000}) for n in (1, 2)))
+        page = get_page(viewer, f"{run_address(run)}attempts/")
+        assert "1" * 30_000 in page and "2" * 30_000 not in page
+        assert f'<a href="{attempt_address(run, 1, 2)}">Open the attempt</a>' in page
+
+
+def test_all_attempts_stand_on_one_page_for_printing_and_searching(viewer: Client) -> None:
+    run = make_retried_run()
+    address = f"{run_address(run)}attempts/"
+    assert f'href="{address}"' in get_page(viewer, run_address(run))
+    page = get_page(viewer, address)
+    assert re.findall(r'<div id="(s\da\d)">', page) == ["s1a1", "s1a2", "s2a1", "s3a1"]
+    words = read_words(page)
+    assert (
+        '"topic" : "tea"' in words and '"red"' in words and '"#00ff00"' in words and "“red” is no hex colour." in words
+    )
+    ids = re.findall(r' id="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
 
 
 class UnguardedFinder(HTMLParser):
@@ -192,8 +289,15 @@ class TestHostileOutput:
             status=RunStatus.FAILED,
             end_sentence=HOSTILE,
         )
-        parts = (f"{attempt_address(run, 1, 2)}{part}/" for part in ("request", "input"))
-        for address in (run_address(run), *parts):
+        parts = tuple(attempt_address(run, 1, number) for number in (1, 2, 3))
+        second = attempt_address(run, 1, 2)
+        for address in (
+            run_address(run),
+            f"{run_address(run)}attempts/",
+            *parts,
+            f"{second}request/",
+            f"{second}input/",
+        ):
             page = get_page(viewer, address)
             for text in ("<script>alert", "<img", "\u202e", "\x1b"):
                 assert text not in page
@@ -201,14 +305,24 @@ class TestHostileOutput:
     def test_htmx_looks_at_nothing_that_a_model_wrote(self, viewer: Client) -> None:
         texts: dict[str, Any] = {"issues": (make_issue("low", "MODEL"),), "failure_reason": "MODEL"}
         run = make_stored_run(make_attempt(1, 1, "failed", output={"text": "MODEL"}, **texts), input={"x": "MODEL"})
-        finder = UnguardedFinder(get_page(viewer, run_address(run)))
-        assert (finder.count, finder.unguarded) == (5, [])
+        finder = UnguardedFinder(get_page(viewer, f"{run_address(run)}attempts/"))
+        assert (finder.count, finder.unguarded) == (4, [])
+        finder = UnguardedFinder(get_page(viewer, attempt_address(run, 1, 1)))
+        assert (finder.count, finder.unguarded) == (4, [])
+
+    def test_texts_of_models_and_users_are_isolated_in_their_own_direction(self, viewer: Client) -> None:
+        issue = make_issue("low", "«غير المحدودة» هو سبب قصير", path="/text")
+        spec = make_page_flow(make_step(1, name="Ταξινόμηση"))
+        run = make_stored_run(make_attempt(1, 1, issues=(issue,), output={"text": "دفع"}), spec=spec)
+        page = get_page(viewer, attempt_address(run, 1, 1))
+        assert '<bdi dir="rtl">«غير' in page and '<code class="issue-value"><bdi dir="rtl">دفع' in page
+        assert '<bdi class="entry-words">Ταξινόμηση</bdi>' in page
 
 
 def test_what_the_address_hides_is_hidden_and_its_toggles_say_so(viewer: Client) -> None:
     run = make_stored_run(make_attempt(1, 1, "failed", issues=(make_issue("low"), make_issue("high"))))
     page = get_page(viewer, f"{run_address(run)}?hide=low,clean")
-    assert '<div class="run" id="run" data-hide="low clean">' in page
+    assert 'id="run"' in page and 'data-hide="low clean"' in page
     toggles = dict(re.findall(r'data-hides="(\w+)" aria-pressed="(\w+)"', page))
     assert toggles == {"critical": "true", "high": "true", "medium": "true", "low": "false", "clean": "true"}
     assert 'name="hide" value="clean" data-hides="low"' in page

@@ -19,7 +19,8 @@ from django.urls import reverse
 from flows.models import Flow
 from runs.models import Priority, Run
 from runs.pages.comparing import CHOICES
-from runs.pages.curl_command import LONGEST, build_curl_command
+from runs.pages.run_head import LONGEST_COMMAND as LONGEST
+from runs.pages.run_head import build_curl_command
 from runs.submission import submit_run
 from tests.runs.builders import make_run, make_version
 from tests.runs.pages.history_builders import make_page_flow, make_stored_run
@@ -180,11 +181,11 @@ class TestNamingTheRunBefore:
         run = make_ended(flow)
         again = start_again(operator, run)
         page = get_page(operator, run_address(again))
-        assert f'Again of <a href="/runs/{run.pk}/">' in page
-        assert f'<a href="/runs/compare/?a={run.pk}&amp;b={again.pk}">' in page
+        assert f'Re-run of <a href="/runs/{run.pk}/">' in page
+        assert f'href="/runs/compare/?a={run.pk}&amp;b={again.pk}"' in page
         Run.objects.filter(pk=run.pk).delete()
         page = get_page(operator, run_address(again))
-        assert f"Again of #{run.pk}, which is gone." in read_words(page) and f'href="/runs/{run.pk}/"' not in page
+        assert f"Re-run of #{run.pk}, which was deleted" in read_words(page) and f'href="/runs/{run.pk}/"' not in page
 
     def test_it_is_the_first_that_is_offered_for_comparison_however_many_came_since(self, viewer: Client) -> None:
         first = make_stored_run()

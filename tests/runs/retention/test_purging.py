@@ -194,8 +194,8 @@ class TestOutputs:
         purge_flows_of([run], Part.OUTPUTS)
         other = Run.objects.filter(flow=run.flow).exclude(pk=run.pk)[0]
         page = admin_client.get(reverse("runs:page", args=[run.pk])).content.decode()
-        assert "Removed by the retention policy." in page and "Private words" not in page
-        assert "Run again" not in page and "Copy as curl" not in page
+        assert "Removed by the retention policy" in page and "Private words" not in page
+        assert "Re-run" not in page and "Copy as curl" not in page
         for address in (
             reverse("runs:attempt", args=[run.pk, 1, 1]),
             reverse("runs:attempt", args=[run.pk, 1, 1]) + "request/",
