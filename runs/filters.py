@@ -94,7 +94,7 @@ class FacetFilter(RunFilter):
         condition = Q()
         for one in value if isinstance(value, list) else [value]:
             facets = RunFacet.objects.filter(kind=self.field_name, value=one, created_at=OuterRef("created_at"))
-            condition &= _has(facets.filter(run=OuterRef("pk")))
+            condition &= has_row(facets.filter(run=OuterRef("pk")))
         return condition
 
     def build_streams(self, value: Any) -> list[Stream]:
@@ -166,7 +166,7 @@ _VERSION = _number("A version is a whole number such as 3.", 1, 10**9 - 1)
 _SEVERITIES = [(severity.value, severity.value.capitalize()) for severity in Severity]
 
 
-def _has(rows: QuerySet[Any]) -> Q:
+def has_row(rows: QuerySet[Any]) -> Q:
     """That there is such a row. With EXISTS, PostgreSQL would rather read all such rows than look each one up."""
     return Q(IsNull(Subquery(rows.order_by().values("pk")[:1]), False))
 
@@ -209,7 +209,7 @@ class RunFilters(django_filters.FilterSet):  # type: ignore[misc]  # see above
 
     def get_form_class(self) -> type[forms.Form]:
         """The form, made once: to make its class takes as long as to read a query."""
-        return _make_form_class()
+        return _make_form_class(type(self))  # type: ignore[arg-type]  # a class has a hash
 
     @cached_property
     def values(self) -> dict[str, Any]:
@@ -252,7 +252,7 @@ class RunFilters(django_filters.FilterSet):  # type: ignore[misc]  # see above
         issues = [name for name in self.values if isinstance(self.filters[name], IssueFilter)]
         if len(issues) > 1:
             conditions = [self.filters[name].build_issue_condition(self.values[name]) for name in issues]
-            condition &= _has(Issue.objects.filter(*conditions, attempt__step__run=OuterRef("pk")))
+            condition &= has_row(Issue.objects.filter(*conditions, attempt__step__run=OuterRef("pk")))
         return condition
 
     def choose_index(self) -> str:
@@ -270,9 +270,9 @@ class RunFilters(django_filters.FilterSet):  # type: ignore[misc]  # see above
 
 
 @cache
-def _make_form_class() -> type[forms.Form]:
-    fields: dict[str, Any] = {name: one.field for name, one in RunFilters.base_filters.items()}
-    return type("RunFilterForm", (FilterForm,), fields)
+def _make_form_class(filters: type[RunFilters]) -> type[forms.Form]:
+    fields: dict[str, Any] = {name: one.field for name, one in filters.base_filters.items()}
+    return type(f"{filters.__name__}Form", (FilterForm,), fields)
 
 
 PARAMETERS = tuple(RunFilters.base_filters)

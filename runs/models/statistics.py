@@ -146,20 +146,31 @@ class DailyAudits(DailyCounts):
 
 
 class DailyIssues(DailyCounts):
-    """How often one kind of issue was raised."""
+    """How often one kind of issue was raised in a step."""
 
+    step = models.PositiveIntegerField(
+        default=0, db_default=0, help_text="Its position, from 1; 0 where rows of before don't say which of several."
+    )
     code = models.CharField(max_length=200)
     audit = models.CharField(max_length=200, blank=True, help_text="Empty where ToolFlow itself raised it.")
     severity = models.CharField(max_length=8)
     issues = _count()
-    runs = _count("Runs in which it was raised at least once.")
+    runs = _count("Runs in which it was raised at least once, each counted at the first of its steps that did.")
+    step_runs = models.PositiveBigIntegerField(
+        default=0, db_default=0, help_text="Runs in which this step raised it at least once."
+    )
+    first_run = models.PositiveBigIntegerField(null=True, help_text="The lowest number of these runs.")
+    last_run = models.PositiveBigIntegerField(null=True, help_text="The highest number of these runs.")
 
     class Meta:
-        ordering = ["flow", "day", "version", "code"]
+        ordering = ["flow", "day", "version", "step", "code"]
         verbose_name_plural = "daily issues"
         constraints = [
             models.UniqueConstraint(
-                fields=["flow", "day", "version", "is_simulated", "code", "audit", "severity"],
+                fields=["flow", "day", "version", "is_simulated", "step", "code", "audit", "severity"],
                 name="daily_issues_once",
             )
+        ]
+        indexes = [
+            models.Index(fields=["flow", "audit", "code", "severity", "step", "day"], name="daily_issues_by_kind")
         ]

@@ -51,6 +51,15 @@ class SearchQuery:
     wanted: tuple[Term, ...]
     unwanted: tuple[Term, ...] = ()
 
+    def matches(self, text: str) -> bool:
+        """Whether one text holds all wanted and no unwanted terms."""
+        words = f" {' '.join(split_words(text))} "
+
+        def has(term: Term) -> bool:
+            return f" {' '.join(term.words)}{'' if term.is_prefix else ' '}" in words
+
+        return all(map(has, self.wanted)) and not any(map(has, self.unwanted))
+
 
 @dataclass(frozen=True, slots=True)
 class PlacedWord:

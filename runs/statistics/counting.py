@@ -84,6 +84,7 @@ class EndedAttempt:
 class EndedRun:
     """One run, with its attempts in the order of step and number."""
 
+    id: int
     version_id: int
     flow_id: int
     is_simulated: bool
@@ -113,7 +114,7 @@ def load_ended_runs(run_ids: Collection[int]) -> list[EndedRun]:
     asked = ("model_settings", "version__digest", "version_id")
     for pk, settings, digest, version_id, *values in rows.values_list("pk", *asked, *names):
         about: list[Any] = [*values, fetch_asked_models(version_id, digest).list_models(settings)]
-        runs[pk] = EndedRun(version_id, *about)
+        runs[pk] = EndedRun(pk, version_id, *about)
     attempts = {}
     usage = ("prompt", "completion", "cached", "reasoning", "total", "cost", "unpriced")
     found = Attempt.objects.filter(step__run_id__in=runs).order_by("step__run_id", "step__index", "number")
@@ -159,7 +160,7 @@ def add_runs(rows: DailyRows, runs: Iterable[EndedRun]) -> None:
             _count_step(step, attempt, part)
         _count_run(row, run, has_retries=has_retries)
         _count_audits(rows, head, run.attempts)
-        _count_issues(rows, head, run.attempts)
+        _count_issues(rows, head, run)
 
 
 def _count_run(row: DailyRuns, run: EndedRun, *, has_retries: bool) -> None:
@@ -242,9 +243,15 @@ def _find_retries(later: Sequence[EndedAttempt], source: Source, check: Check) -
     return ()
 
 
-def _count_issues(rows: DailyRows, head: Key, attempts: Sequence[EndedAttempt]) -> None:
-    raised = Counter(issue for attempt in attempts for issue in attempt.issues)
-    for issue, count in raised.items():
-        row = rows.get(DailyIssues, *head, issue.code, issue.audit, issue.severity)
+def _count_issues(rows: DailyRows, head: Key, run: EndedRun) -> None:
+    raised = Counter((attempt.step, issue) for attempt in run.attempts for issue in attempt.issues)
+    seen: set[EndedIssue] = set()
+    # Attempts are in the order of their steps: a run counts at the first step that raised an issue.
+    for (step, issue), count in raised.items():
+        row = rows.get(DailyIssues, *head, step, issue.code, issue.audit, issue.severity)
         row.issues += count
-        row.runs += 1
+        row.runs += issue not in seen
+        row.step_runs += 1
+        row.first_run = run.id if row.first_run is None else min(row.first_run, run.id)
+        row.last_run = run.id if row.last_run is None else max(row.last_run, run.id)
+        seen.add(issue)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar, cast
 
 from runs.models import DailyAudits, DailyIssues, DailyRuns, DailySteps
@@ -17,7 +17,7 @@ KEY_NAMES: Mapping[type[DailyCounts], tuple[str, ...]] = {
     DailyRuns: (*_HEAD, "model", "has_several"),
     DailySteps: (*_HEAD, "step", "model"),
     DailyAudits: (*_HEAD, "step", "audit", "code"),
-    DailyIssues: (*_HEAD, "code", "audit", "severity"),
+    DailyIssues: (*_HEAD, "step", "code", "audit", "severity"),
 }
 
 
@@ -28,6 +28,8 @@ VALUE_NAMES = {
     for model, key_names in KEY_NAMES.items()
 }
 """What the rows of each model count."""
+_MERGED: Mapping[str, Callable[..., int]] = {"first_run": min, "last_run": max}
+"""Values that are not sums."""
 BATCH_SIZE = 500
 """Rows in one statement."""
 
@@ -57,8 +59,14 @@ class DailyRows:
             for stored in stored_rows:
                 if (row := rows.get(build_key(stored))) is not None:
                     for name in VALUE_NAMES[model]:
-                        setattr(row, name, add_up((getattr(stored, name), getattr(row, name))))
+                        setattr(row, name, _merge(name, getattr(stored, name), getattr(row, name)))
             store_rows(model, rows.values())
+
+
+def _merge(name: str, stored: Any, counted: Any) -> Any:
+    if (choose := _MERGED.get(name)) is None:
+        return add_up((stored, counted))
+    return counted if stored is None else choose(stored, counted)
 
 
 def build_key(row: DailyCounts) -> Key:

@@ -17,7 +17,7 @@ ABOUT = {
     DailyRuns: (*HEAD, "model", "has_several"),
     DailySteps: (*HEAD, "step", "model"),
     DailyAudits: (*HEAD, "step", "audit", "code"),
-    DailyIssues: (*HEAD, "code", "audit", "severity"),
+    DailyIssues: (*HEAD, "step", "code", "audit", "severity"),
 }
 TRIES = ("passed", "failed", "invalid")
 """Outcomes of attempts that count as tries."""
@@ -69,7 +69,7 @@ def _recount_run(run: Run, sums: dict[type, Any]) -> None:
         bucket = _measure(seconds)
         durations[bucket] = durations.get(bucket, 0) + 1
     retries = begun = 0
-    raised = set()
+    raised: set[tuple[Any, ...]] = set()
     for attempt in history:
         own = [other for other in history if other.step_id == attempt.step_id]
         kind = _name_kind(attempt, own)
@@ -96,9 +96,13 @@ def _recount_run(run: Run, sums: dict[type, Any]) -> None:
         step.add(**tokens)
         _recount_audits(attempt, own, head, sums)
         for issue in attempt.issues.all():
-            kind_of_issue = (*head, issue.code, issue.audit, issue.severity)
-            sums[DailyIssues][kind_of_issue].add(issues=1, runs=kind_of_issue not in raised)
-            raised.add(kind_of_issue)
+            kind = (issue.code, issue.audit, issue.severity)
+            row = sums[DailyIssues][*head, attempt.step.index, *kind]
+            place = (attempt.step.index, *kind)
+            row.add(issues=1, runs=kind not in raised, step_runs=place not in raised)
+            row["first_run"] = min(row.get("first_run", run.pk), run.pk)
+            row["last_run"] = max(row.get("last_run", run.pk), run.pk)
+            raised |= {kind, place}
     all_of_run.add(first_time=run.status == "succeeded" and not retries)
     all_of_run.add(begun=begun)
 

@@ -80,6 +80,7 @@ ADDRESSES = {
     "guides/":                                          (USER, NO_METHOD),
     "guides/<name>/":                                   (USER, NO_METHOD),
     "guides/images/<name>":                             (USER, NO_METHOD),
+    "issues/":                                          (VIEWER, NO_METHOD),
     "flows/":                                           (VIEWER, NO_METHOD),
     "flows/<flow_name>/":                               (VIEWER, NO_METHOD),
     "flows/<flow_name>/versions/<number>/":             (VIEWER, NO_METHOD),
