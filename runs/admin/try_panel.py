@@ -171,7 +171,7 @@ class Panel:
         """Whether an answer was put into the field for pasted outputs."""
         self.preview = Preview()
         self.verdict: dict[str, Any] = {}
-        """What the template shows below the output: a ``problem``, or an ``attempt`` with its ``audits``."""
+        """What the template shows below the output: a ``problem``, or an ``attempt`` with its checklist."""
         self.trial = None if self.spec is None else self._begin_trial(self.spec)
         if self.judged_attempt is None and self.fields.get("judged") != PASTED:
             self.fields["judged"] = str(self.stored[-1].number) if self.stored else PASTED
@@ -343,11 +343,11 @@ class Panel:
     def _judge(self, title: str, output: dict[str, Any], *, notes: Any = (), **shown: Any) -> None:
         assert self.trial is not None
         try:
-            attempt, audits = self.trial.judge(output, registry, notes=notes)
+            attempt, _ = self.trial.judge(output, registry, notes=notes)
         except SpecError as error:
             self.verdict = {"problem": f"The output schema can't be used yet. {error.problems[0].message}"}
         else:
-            self._show_verdict(title, attempt, audits=audits, **shown)
+            self._show_verdict(title, attempt, **shown)
 
     def _show_verdict(self, title: str, attempt: Attempt, **shown: Any) -> None:
         """Show an attempt as run pages do, though no row is stored."""
@@ -366,8 +366,7 @@ class Panel:
             raw_output = list_json(attempt.raw_output)
         self.verdict = {
             "title": title,
-            "attempt": view_attempt(row, build_issues(row, attempt.issues), self.step, Run()),
-            "was_audited": attempt.outcome in (Outcome.PASSED, Outcome.FAILED),
+            "attempt": view_attempt(row, build_issues(row, attempt.issues), self.step, Run(), spec=self.step),
             "raw_output": raw_output,
             **shown,
         }

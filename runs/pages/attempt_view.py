@@ -9,7 +9,10 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from flows.engine.history import COUNTED, UNREPORTED_USAGE, TokenUsage
+from flows.engine.plugins import registry
+from flows.engine.spec import StepSpec
 from runs import formatting, models
+from runs.history.checklist import Checklist, build_checklist
 from runs.history.feedback import ToldFeedback
 from runs.history.issue_links import (
     IssueLink,
@@ -177,6 +180,8 @@ class AttemptView:
     """What the model was shown of earlier attempts; None for local steps, and where that is not known."""
     hidden: tuple[LinkView, ...]
     """Issues that the severity filter kept from the model, as far as they are named."""
+    checklist: Checklist | None
+    """Why it passed or failed; None while it runs, and where its step's definition is not known."""
     started_at: datetime | None
     ended_at: datetime | None
 
@@ -236,12 +241,14 @@ def view_attempt(
     is_compared: bool = False,
     is_alone: bool = False,
     issue_page: int = 1,
+    spec: StepSpec | None = None,
 ) -> AttemptView:
     """Turn the row of an attempt and those of its issues into a view.
 
     The row must have what it brought (``read_outputs``), and with ``is_compared`` so must ``base``, the attempt before
     it that has an output. Of ``issues`` those of ``list_page`` must be whole. ``traced`` are the issues of all attempts
-    of the step. Issues of an attempt that ``is_alone`` on its page have short ids: ``i3``.
+    of the step. Issues of an attempt that ``is_alone`` on its page have short ids: ``i3``. ``spec`` is the
+    step's definition, for the checklist.
     """
     index = row.step.index
     id = anchor_attempt(index, row.number)
@@ -298,6 +305,7 @@ def view_attempt(
         has_request=bool(getattr(row, "has_request", False)),
         told=told,
         hidden=tuple(view_link(link, run_url, seen_from=index) for link in told.hidden_issues) if told else (),
+        checklist=None if spec is None else _explain(row, issues, spec, prefix),
         started_at=row.started_at,
         ended_at=row.ended_at,
     )
@@ -312,6 +320,12 @@ def count_severities(issues: Iterable[models.Issue]) -> tuple[tuple[str, int], .
     """How many issues of each severity there are, the most severe first."""
     counts = Counter(issue.severity for issue in issues)
     return tuple((name, counts[name]) for name in SEVERITIES)
+
+
+def _explain(row: models.Attempt, issues: Sequence[models.Issue], spec: StepSpec, prefix: str) -> Checklist | None:
+    known = registry.find_type(spec.output_type)
+    has_type_audit = known is not None and callable(getattr(known.model, "audit", None))
+    return build_checklist(spec, row.outcome, issues, row.output, prefix=prefix, has_type_audit=has_type_audit)
 
 
 def list_output(output: Any) -> Listing:

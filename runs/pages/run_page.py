@@ -224,6 +224,7 @@ def _view(
         is_compared=selection.is_compared,
         is_alone=is_alone,
         issue_page=selection.issue_page,
+        spec=None if spec is None else spec.step(index),
     )
 
 

@@ -135,15 +135,16 @@ class TestAudits:
         assert "as it was judged in the run" in self.judge(panel, judged=1)
         panel.page.fill("steps-0-audits-0-", rule="output.text.size() < 9")
         text = self.judge(panel)
-        assert "in the run it was: Failed" in text and "Passed Short no issues" in text
+        assert "in the run it was: Failed" in text and "Passed Short Blocks No issues" in text
+        assert "issues.size() < 1 0 issues, must be below 1 : yes" in text
 
     def test_mark_the_lines_of_a_pasted_output(self, editor: Client) -> None:
         rule = AuditSpec(name="Tea", rule="output.text == 'tea'", path="'/text'", suggestions="'Write tea.'")
         panel = open_panel(editor, make_flow(make_step(1, audits=(rule,))), make_attempt(1))
         text = self.judge(panel, judged="pasted", pasted='{"text": "coffee"}')
-        assert "Failed Tea 1 issue" in text and "Write tea. /text, line 2" in text
+        assert "Failed Tea Blocks 1 issue /text coffee" in text and "Write tea. /text, line 2" in text
         assert 'data-marks="critical"' in panel.html
-        assert "The audits were not asked" in self.judge(panel, pasted='{"text": 1}')
+        assert "Not reached Tea" in self.judge(panel, pasted='{"text": 1}')
         assert "Line 1, column 9:" in self.judge(panel, pasted='{"text":}')
 
     def test_give_up_a_plugin_that_does_not_return(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,7 +171,7 @@ class TestModelCall:
         panel = open_panel(editor, make_flow(make_step(1, audits=(NOT_EMPTY,))), make_attempt(1))
         rows = (Run.objects.count(), Attempt.objects.count())
         text = panel.ask("call", source="run", run=Run.objects.get().pk)
-        assert "What the model answered Failed" in text and "Failed Not empty 1 issue" in text
+        assert "What the model answered Failed" in text and "Failed Not empty Blocks 1 issue" in text
         assert (Run.objects.count(), Attempt.objects.count(), len(provider.app.calls)) == (*rows, 1)
         assert re.search(r"step 1 with one model call \([0-9,]+ tokens\)", LogEntry.objects.get().change_message)
         entry = AuditEntry.objects.get(action="step_tried")

@@ -1,0 +1,348 @@
+"""Why an attempt passed or failed: every check that its output went through, passed ones too.
+
+Derived from the step's definition and the stored issues alone; ``flows.engine.judging`` has the order of the checks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flows.engine.expression_functions import FUNCTIONS
+from flows.engine.history import Outcome, Severity
+from flows.engine.json_values import dump_line, resolve_pointer, shorten
+from flows.engine.judging import AUDIT_ERROR, build_type_audit
+from flows.engine.plugins import PREFIX
+from flows.engine.rule_explanation import PassRule, format_sum
+from flows.engine.spec import AuditSpec, StepSpec
+from runs import models
+from runs.attempt_rules import Check, find_check, find_reached
+from runs.formatting import format_count, format_plural
+from runs.history.issue_links import find_pages, show_place
+from runs.history.json_lines import show_invisible
+from runs.history.texts import SHORT_TEXT, cut_text
+
+BLOCKS = "Blocks"
+WARNS = "Warns"
+MAX_VALUES = 4
+"""Offending values that one check shows."""
+MAX_RULE_LENGTH = 1_000
+"""Characters of a pass rule that are shown."""
+_VALUE_LENGTH = 48
+
+_LOOKS = {
+    "passed": ("Passed", "check-circle", "passed"),
+    "failed": ("Failed", "x-circle", "failed"),
+    "warned": ("Warned", "exclamation-triangle", "errored"),
+    "error": ("Could not be evaluated", "bolt-slash", "errored"),
+    "unreached": ("Not reached", "minus-circle", "quiet"),
+}
+"""Word, icon and tone of each state of a check."""
+_OF_RULE = frozenset({"not_accepted", AUDIT_ERROR})
+"""Codes of issues that a pass rule leads to; it doesn't read them."""
+_MEMBER = re.compile(r"\.\s*([A-Za-z_]\w*)", re.ASCII)
+_ALWAYS_READ = frozenset({"code", "severity", "description", "audit", "path"})
+"""Fields of issues that a page with thousands of them has, too."""
+_CLEANED = "cleaned_output"
+_SANITIZER_ERROR = "sanitizer_error"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundValue:
+    """A place that an issue is about, with what stands there."""
+
+    href: str
+    """The issue on the same page; empty where it is on a further page of issues."""
+    severity: str
+    place: str
+    value: str
+    """Empty where the place is all that is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckRow:
+    """One check: ``state`` is ``passed``, ``failed``, ``warned``, ``error`` or ``unreached``."""
+
+    name: str
+    state: str
+    role: str
+    """``Blocks`` or ``Warns``; empty where that can't be known."""
+    found: str = ""
+    values: tuple[FoundValue, ...] = ()
+    more: int = 0
+    """Issues with a place that are not shown."""
+    weight: str = ""
+    """What it adds to the sum of the pass rule: ``2 + 2``."""
+
+    @property
+    def word(self) -> str:
+        return _LOOKS[self.state][0]
+
+    @property
+    def icon(self) -> str:
+        return _LOOKS[self.state][1]
+
+    @property
+    def tone(self) -> str:
+        return _LOOKS[self.state][2]
+
+
+@dataclass(frozen=True, slots=True)
+class RuleCondition:
+    """One condition of a pass rule with its values; ``word`` is ``yes``, ``no`` or empty."""
+
+    text: str
+    values: str
+    word: str
+    joined_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class RuleRow(CheckRow):
+    """The custom pass rule, which decides instead of the audits' own criteria."""
+
+    text: str = ""
+    is_python: bool = False
+    conditions: tuple[RuleCondition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Checklist:
+    """All checks of one attempt, in the order in which its output goes through them."""
+
+    title: str
+    summary: str
+    checks: tuple[CheckRow, ...]
+    rule: RuleRow | None
+    """None where the audits decide by their own criteria."""
+    has_weights: bool
+    weights: str
+    """What each severity weighs, where the pass rule adds that up; else empty."""
+
+
+def build_checklist(
+    step: StepSpec,
+    outcome: str,
+    issues: Sequence[models.Issue],
+    output: Any,
+    *,
+    prefix: str,
+    has_type_audit: bool = False,
+) -> Checklist | None:
+    """Explain the outcome of an attempt of ``step``; None for one without an output to judge.
+
+    ``issues`` are all of the attempt, in their order; ``prefix`` begins their ids on the page. ``output`` is None
+    where it is not known (any more): a rule that reads it is then shown without values. ``has_type_audit`` says
+    whether the step's output type audits by itself.
+    """
+    if outcome not in (Outcome.PASSED, Outcome.FAILED, Outcome.INVALID):
+        return None
+    return _Building(step, Outcome(outcome), issues, output, prefix).build(has_type_audit)
+
+
+class _Building:
+    def __init__(
+        self,
+        step: StepSpec,
+        outcome: Outcome,
+        issues: Sequence[models.Issue],
+        output: Any,
+        prefix: str,
+    ) -> None:
+        self.step = step
+        self.outcome = outcome
+        self.output = output
+        self.prefix = prefix
+        self.reached = find_reached(outcome, [issue.code for issue in issues]) or Check.READ
+        self.pages = find_pages(issues)
+        self.notes = [issue for issue in issues if issue.code == _CLEANED and not issue.audit]
+        """What was replaced before anything was checked."""
+        self.issues = [issue for issue in issues if issue.code != _CLEANED or issue.audit]
+        self.rule: PassRule | None = None
+        self.explanation = None
+        text = step.pass_expression
+        is_brief = any("context" in issue.get_deferred_fields() for issue in issues)
+        is_known = text is not None and not (is_brief and set(_MEMBER.findall(text)) - FUNCTIONS.keys() - _ALWAYS_READ)
+        if self.reached is Check.AUDITS and text is not None and is_known and not text.startswith(PREFIX):
+            judged = [_dump_issue(issue) for issue in self.issues if issue.audit or issue.code not in _OF_RULE]
+            self.rule = PassRule(text, {"issues": judged} | ({} if output is None else {"output": output}))
+            explanation = self.rule.explain()
+            # What is stored may be less than what was judged: redacted, or partly removed.
+            if explanation and explanation.result == (outcome == Outcome.PASSED):
+                self.explanation = explanation
+
+    def build(self, has_type_audit: bool) -> Checklist:
+        checks = [*self.list_own_checks(), *self.list_audits(has_type_audit)]
+        rule = self.explain_rule()
+        every = [*checks, rule] if rule else checks
+        counts = [(word, sum(check.state in states for check in every)) for word, states in _SUMMARY]
+        parts = [f"{format_count(count)} {word}" for word, count in counts if count]
+        return Checklist(
+            title="Why it passed" if self.outcome is Outcome.PASSED else "Why it failed",
+            summary=f"{format_plural(len(every), 'check')}: {', '.join(parts)}",
+            checks=tuple(checks),
+            rule=rule,
+            has_weights=any(check.weight for check in every),
+            weights=_WEIGHTS if self.explanation and "weight(" in (self.step.pass_expression or "") else "",
+        )
+
+    def list_own_checks(self) -> list[CheckRow]:
+        """What the engine itself checks, before any audit."""
+        step = self.step
+        of_reading = "Computed output" if step.is_local else "Tool call"
+        rows = [self.check(of_reading, Check.READ, self.find_own(Check.READ), self.describe_notes())]
+        if step.output_sanitizer is not None:
+            faults = [issue for issue in self.issues if issue.code == _SANITIZER_ERROR and not issue.audit]
+            is_unread = rows[0].state == "failed"
+            state = "error" if faults and self.outcome is Outcome.INVALID else "unreached" if is_unread else "passed"
+            rows.append(CheckRow("Output sanitizer", state, BLOCKS, self.describe_first(faults)))
+        if step.output_schema is not None:
+            rows.append(self.check("Output schema", Check.SCHEMA, self.find_own(Check.SCHEMA), "Valid"))
+        if step.output_type is not None:
+            name = f"Output type {show_invisible(step.output_type)}"
+            rows.append(self.check(name, Check.TYPE, self.find_own(Check.TYPE), "Valid"))
+        return rows
+
+    def find_own(self, check: Check) -> list[models.Issue]:
+        """The issues by which the engine refused the output at a check."""
+        if self.outcome is not Outcome.INVALID:
+            return []
+        found = [issue for issue in self.issues if not issue.audit and issue.code != _SANITIZER_ERROR]
+        return [issue for issue in found if find_check(self.outcome, issue.code) is check]
+
+    def describe_notes(self) -> str:
+        return f"{format_plural(len(self.notes), 'place')} replaced" if self.notes else "Readable"
+
+    @staticmethod
+    def describe_first(faults: Sequence[models.Issue]) -> str:
+        return str(cut_text(faults[0].description, SHORT_TEXT)) if faults else ""
+
+    def check(self, name: str, check: Check, found: Sequence[models.Issue], fine: str) -> CheckRow:
+        if self.reached < check:
+            return CheckRow(name, "unreached", BLOCKS)
+        if not found:
+            return CheckRow(name, "passed", BLOCKS, fine)
+        values, more = self.list_values(found)
+        words = format_plural(len(found), "issue") if values else self.describe_first(found)
+        return CheckRow(name, "failed", BLOCKS, words, values, more)
+
+    def list_audits(self, has_type_audit: bool) -> list[CheckRow]:
+        by_audit: dict[str, list[models.Issue]] = {}
+        for issue in self.issues:
+            by_audit.setdefault(issue.audit, []).append(issue)
+        audits = list(self.step.audits)
+        of_type = self.step.output_type
+        if of_type is not None and (has_type_audit or of_type in by_audit):
+            audits.insert(0, build_type_audit(of_type))
+        return [self.check_audit(audit, by_audit.get(audit.name, ())) for audit in audits]
+
+    def check_audit(self, audit: AuditSpec, found: Sequence[models.Issue]) -> CheckRow:
+        name = show_invisible(audit.name)
+        role = self.find_role(audit, found)
+        if self.reached < Check.AUDITS:
+            return CheckRow(name, "unreached", role)
+        weight = ""
+        if self.rule is not None and self.explanation is not None:
+            numbers = self.rule.list_weights([_dump_issue(issue) for issue in found])
+            weight = "" if numbers is None else format_sum(numbers)
+        if not found:
+            return CheckRow(name, "passed", role, "No issues", weight=weight)
+        faults = [issue for issue in found if issue.code == AUDIT_ERROR]
+        if faults:
+            return CheckRow(name, "error", role, self.describe_first(faults), weight=weight)
+        values, more = self.list_values(found)
+        state = "failed" if self.is_refused_by(audit, found) else "warned"
+        return CheckRow(name, state, role, format_plural(len(found), "issue"), values, more, weight)
+
+    def find_role(self, audit: AuditSpec, found: Sequence[models.Issue]) -> str:
+        """Whether one issue of an audit is enough to fail the output: by its own criterion, or by the pass rule."""
+        if self.step.pass_expression is None:
+            threshold = audit.threshold
+            severities = [audit.severity, *(Severity(issue.severity) for issue in found)]
+            return WARNS if threshold is None or max(severities) < threshold else BLOCKS
+        if self.rule is None or self.explanation is None:
+            return ""
+        example = {"code": audit.name, "severity": audit.severity.value, "description": "", "audit": audit.name}
+        issue = _dump_issue(found[0]) if found else {**example, "path": None, "context": {}, "suggestions": []}
+        passes = self.rule.passes_with([issue])
+        return "" if passes is None else WARNS if passes else BLOCKS
+
+    def is_refused_by(self, audit: AuditSpec, found: Sequence[models.Issue]) -> bool:
+        """Whether what an audit found is enough by itself to fail the output."""
+        if self.step.pass_expression is None:
+            threshold = audit.threshold
+            return threshold is not None and max(Severity(issue.severity) for issue in found) >= threshold
+        passes = None
+        if self.rule is not None and self.explanation is not None:
+            passes = self.rule.passes_with([_dump_issue(issue) for issue in found])
+        return self.outcome is Outcome.FAILED if passes is None else not passes
+
+    def list_values(self, found: Sequence[models.Issue]) -> tuple[tuple[FoundValue, ...], int]:
+        """The first places that issues are about, and how many more there are."""
+        placed = [issue for issue in found if issue.path is not None]
+        values = []
+        for issue in placed[:MAX_VALUES]:
+            try:
+                value = shorten(_format(resolve_pointer(self.output, issue.path or "")), _VALUE_LENGTH)
+            except (LookupError, ValueError):
+                value = ""
+            is_near = issue.position not in self.pages
+            href = f"#{self.prefix}i{issue.position}" if is_near else ""
+            values.append(FoundValue(href, issue.severity, show_place(issue), show_invisible(value)))
+        return tuple(values), len(placed) - len(values)
+
+    def explain_rule(self) -> RuleRow | None:
+        """The custom pass rule of the step."""
+        text = self.step.pass_expression
+        if text is None:
+            return None
+        is_python = text.startswith(PREFIX)
+        shown = str(cut_text(text.removeprefix(PREFIX), MAX_RULE_LENGTH))
+        if self.reached < Check.AUDITS:
+            return RuleRow("Pass rule", "unreached", BLOCKS, text=shown, is_python=is_python)
+        faults = [issue for issue in self.issues if issue.code == AUDIT_ERROR and not issue.audit]
+        state = "error" if faults else "passed" if self.outcome is Outcome.PASSED else "failed"
+        found = self.describe_first(faults) or ("Accepts the output" if state == "passed" else "Refuses the output")
+        conditions: tuple[RuleCondition, ...] = ()
+        weight = ""
+        if self.rule is not None and self.explanation is not None and not faults:
+            joined_by = self.explanation.joined_by
+            conditions = tuple(
+                RuleCondition(
+                    str(cut_text(condition.text, SHORT_TEXT)),
+                    show_invisible(condition.values),
+                    "" if condition.holds is None else "yes" if condition.holds else "no",
+                    joined_by if position else "",
+                )
+                for position, condition in enumerate(self.explanation.conditions)
+            )
+            numbers = self.rule.list_weights([_dump_issue(issue) for issue in self.issues if issue.audit])
+            weight = "" if numbers is None else format_sum([sum(numbers)])
+        return RuleRow("Pass rule", state, BLOCKS, found, (), 0, weight, shown, is_python, conditions)
+
+
+_SUMMARY = (
+    ("passed", ("passed",)),
+    ("failed", ("failed",)),
+    ("warned", ("warned",)),
+    ("could not be evaluated", ("error",)),
+    ("not reached", ("unreached",)),
+)
+_WEIGHTS = " · ".join(f"{severity.value} {severity.weight}" for severity in Severity).capitalize()
+
+
+def _dump_issue(issue: models.Issue) -> Mapping[str, Any]:
+    """An issue as a pass rule reads it, without what was not read of its row."""
+    fields: dict[str, Any] = {name: getattr(issue, name) for name in _ALWAYS_READ}
+    if "context" in issue.get_deferred_fields():
+        return fields
+    return {**fields, "context": issue.context, "suggestions": list(issue.suggestions), **issue.added_fields}
+
+
+def _format(value: Any) -> str:
+    """A value in a few characters: of a list or a map only how much it holds."""
+    if isinstance(value, list | dict):
+        return format_plural(len(value), "item" if isinstance(value, list) else "key")
+    return value[: _VALUE_LENGTH + 1] if isinstance(value, str) else dump_line(value)
