@@ -10,6 +10,7 @@ from typing import Any
 
 from django.contrib import admin
 from django.contrib.admin.options import IncorrectLookupParameters
+from django.contrib.admin.views.main import SEARCH_VAR
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
@@ -118,6 +119,8 @@ class _InputFilter(ChoiceFilter):
         """None to click; the template reads ``others``."""
         params = changelist.get_filters_params()
         self.others = [(name, one) for name, all in params.items() if name != self.parameter_name for one in all]
+        if changelist.query:
+            self.others.append((SEARCH_VAR, changelist.query))
         yield from ()
 
 

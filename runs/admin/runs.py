@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from functools import reduce
+from operator import or_
 from typing import Any
 
-from django.db.models import Prefetch, QuerySet
+from django.db.models import Prefetch, Q, QuerySet
 from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.urls import reverse
@@ -30,6 +33,9 @@ RUN_DOCUMENTS = (
     "input", "model_settings", "end_sentence", "flow__input_schema", "flow__description", "version__spec",
 )  # fmt: skip
 ATTEMPT_DOCUMENTS = ("input", "output", "raw_output", "error", "plugins", "failure_reason")
+MAX_SEARCHED = 10_000
+"""The newest issues, in which the search box searches."""
+MAX_SEARCH_WORDS = 8
 SEVERITIES_ONLY = Prefetch("issues", Issue.objects.only("attempt_id", "severity"))
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -119,7 +125,11 @@ def _link_attempt(attempt: Attempt) -> SafeString:
 
 def _show_output(attempt: Attempt) -> SafeString:
     """The output with the lines marked that its issues point at, and the issues beside it."""
-    issues = list(Issue.objects.filter(attempt=attempt))
+    return _show_beside(attempt, list(Issue.objects.filter(attempt=attempt)))
+
+
+def _show_beside(attempt: Attempt, issues: Sequence[Issue]) -> SafeString:
+    """The output beside these of its issues."""
     view = view_attempt(attempt, issues, StepSpec(name=attempt.step.name), attempt.step.run)
     return render_to_string("admin/runs/attempt/output.html", {"attempt": view})
 
@@ -199,6 +209,11 @@ def _link_admin_page(issue: Issue) -> SafeString:
     return format_html('<a href="{}">{}</a>', address, show_invisible(str(issue.attempt)))
 
 
+def _show_issue(issue: Issue) -> SafeString:
+    """The output with the line marked that the issue points at, and the issue beside it."""
+    return _show_beside(issue.attempt, [issue])
+
+
 class IssueAdmin(HistoryAdmin):
     """Issues of all attempts."""
 
@@ -229,10 +244,27 @@ class IssueAdmin(HistoryAdmin):
             None, *_facts, column("Attempt", _link_admin_page),
             column("Outcome", lambda issue: _show_outcome(issue.attempt)), classes=["strip"],
         ),
+        section("Output and this issue", column("Output and issues", _show_issue)),
         section(
-            "What was found",
+            "All fields",
             column("Description", "description"), column("Path in the output", "path"),
             document("Suggestions", "suggestions"), document("Context", "context"),
             document("Added fields", "added_fields"),
+            classes=["documents", "collapse"],
         ),
     )  # fmt: skip
+    search_fields = ("description", "code", "audit")
+    search_help_text = f"In messages, codes and audits of the newest {MAX_SEARCHED:,} issues."
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Issue], search_term: str
+    ) -> tuple[QuerySet[Issue], bool]:
+        """The newest issues in which each word stands; to search all of them takes the whole table."""
+        words = search_term.split()[:MAX_SEARCH_WORDS]
+        if not words:
+            return queryset, False
+        newest = Issue.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
+        condition = Q(pk__gt=newest - MAX_SEARCHED)
+        for word in words:
+            condition &= reduce(or_, (Q(**{f"{name}__icontains": word}) for name in self.search_fields))
+        return queryset.filter(condition), False

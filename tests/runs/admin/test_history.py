@@ -13,7 +13,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from flows.engine.history import Severity
-from runs.admin import history
+from runs.admin import history, runs
 from runs.models import Attempt, Issue, Run, Step
 from tests.engine.builders import make_flow
 from tests.runs.builders import make_run, make_version
@@ -63,6 +63,47 @@ def test_an_issue_leads_to_its_attempt_and_to_all_that_are_alike(reader: Client)
         assert 'href="/admin/runs/issue/?code=high_code"' in page
         assert 'href="/admin/runs/issue/?audit=Audit+of+high"' in page
     assert f'href="{list_pages(attempt)["attempt"]}"' in page
+
+
+def test_an_issue_shows_the_output_with_its_line_marked_and_no_other_issue(reader: Client) -> None:
+    attempt = add_attempt(make_run(), severities=("critical", "low"), output={"title": "Tea", "text": "first"})
+    page = get_page(reader, list_pages(attempt)["issue"])
+    assert "&quot;first&quot;" in page and 'id="s1a1-l3" data-marks="critical"' in page
+    assert 'id="s1a1-i0"' in page and 'id="s1a1-i1"' not in page
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("critical thing", {1}),
+        ("THING", {1, 2}),
+        ("low_code", {2}),
+        ("audit of", {1, 2}),
+        ("critical low", set()),
+        ("100%", set()),
+        (" ", {1, 2}),
+    ],
+)
+def test_issues_are_searched_by_words_of_message_code_and_audit(reader: Client, query: str, expected: set[int]) -> None:
+    issues = [add_attempt(make_run(), severities=(name,)).issues.get().pk for name in ("critical", "low")]
+    assert set(list_keys(reader, ISSUES, q=query)) == {issues[number - 1] for number in expected}
+
+
+def test_a_search_reads_the_newest_issues_and_keeps_the_filters(
+    reader: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "MAX_SEARCHED", 1)
+    run = make_run()
+    old, new = (add_attempt(run, number, ("low",)).issues.get().pk for number in (1, 2))
+    assert list_keys(reader, ISSUES, q="thing", severity="low") == [new] != [old]
+    assert list_keys(reader, ISSUES, q="thing", severity="high") == []
+    page = get_page(reader, f"{ISSUES}?q=thing&severity=low")
+    assert page.count('<input type="hidden" name="q" value="thing">') == 4
+    assert '<input type="hidden" name="severity" value="low">' in page
+    with CaptureQueriesContext(connection) as queries:
+        list_keys(reader, ISSUES, q="thing")
+    assert not any("COUNT(" in query["sql"].upper() for query in queries)
+    assert all("LIMIT" in query["sql"] for query in queries if 'FROM "runs_issue"' in query["sql"])
 
 
 def test_attempts_lead_to_the_ones_before_and_after_them_in_the_run(reader: Client) -> None:
