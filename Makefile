@@ -20,7 +20,7 @@ up: base ## Start ToolFlow on this machine (PORT=8001 for another port)
 	@$(BIN)/python manage.py up $(if $(PORT),--port $(PORT)) $(ARGS)
 
 # What a choice of tests leaves empty (exit status 5) is no failure. Tests that kill and wait leave a core to others:
-# more of them than there are cores, and those left at the end are shared out anew. Each process collects tests for ten
+# more of them than there are cores, and those left at the end are shared out again. Each process collects tests for ten
 # seconds: where it is known that a folder has none of a kind, it is not looked through, nor is schemathesis loaded for
 # nothing. What make tells those that it starts is not for the makes that tests start.
 RUN_TESTS = unset MAKEFLAGS MFLAGS MAKELEVEL; $(BIN)/python -m pytest $(ARGS)
@@ -88,13 +88,13 @@ unsafe: dev
 	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive flows runs toolflow_site
 
 # A package that the database of holes can't be asked about is a failure, too.
-audit: dev ## Look for known holes in what the code needs (asks the network)
+audit: dev ## Check dependencies for known vulnerabilities (uses the network)
 	$(BIN)/pip-audit --strict --disable-pip $(foreach name,base scale oidc tracing,--requirement requirements/$(name).txt)
 
 size: dev ## Measure the code by area; it may not grow (ARGS="--areas", "--circles", "--lower")
 	$(BIN)/python scripts/measure_size.py $(ARGS)
 
-format: dev ## Format the code and mend what ruff can mend
+format: dev ## Format the code and fix what ruff can fix
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
@@ -117,7 +117,7 @@ services: ## Install and start PostgreSQL, Redis and Chromium for the tests (Deb
 
 schema: export TOOLFLOW_DATA_DIR := $(CURDIR)/$(VENV)/lint-data
 schema: export TOOLFLOW_ENV_FILE := /dev/null
-schema: dev ## Write docs/flow.schema.json and docs/openapi.yaml anew
+schema: dev ## Regenerate docs/flow.schema.json and docs/openapi.yaml
 	$(BIN)/python scripts/write_flow_schema.py
 	$(BIN)/python scripts/write_api_schema.py
 

@@ -24,7 +24,7 @@ MAX_FLOWS = 10
 def check_plugins(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """Report plug-in modules that could not be loaded."""
     return [
-        Error(message, hint="Repair the module, or take it out of TOOLFLOW_PLUGINS.", id="flows.E001")
+        Error(message, hint="Fix the module, or remove it from TOOLFLOW_PLUGINS.", id="flows.E001")
         for message in plugin_errors
     ]
 
@@ -49,7 +49,7 @@ def check_plugin_names(*, databases: Sequence[str] | None = None, **kwargs: Any)
             f"Flow “{version.flow}” ({version.flow.name}): its live version {version.number} uses "
             f"{', '.join(dict.fromkeys(f'{use.what} (step {use.step})' for use in missing))}, "
             "which no plug-in registers.",
-            hint="Name the module that registers it in TOOLFLOW_PLUGINS, or make a version live that does without.",
+            hint="Name the module that registers it in TOOLFLOW_PLUGINS, or make a version live that does not use it.",
             id="flows.W001",
         )
         for version, missing in found[:MAX_FLOWS]

@@ -32,7 +32,7 @@ _JSON_SENTENCES = {
     "Expecting value": "a value is missing or is not JSON.",
     "Unterminated string": "the text that begins here has no closing double quote.",
     "Invalid control character": "a line break or control character inside text must be escaped (\\n, \\t).",
-    "Extra data": "the JSON object has ended, yet more text follows.",
+    "Extra data": "the JSON object has ended, but more text follows.",
 }
 """By words of the decoder of the standard library: what a person needs to read who writes JSON by hand."""
 
@@ -87,7 +87,7 @@ class StepNumbersField(forms.Field):
         numbers = []
         for part in filter(None, re.split(r"[\s,]+", text)):
             if not re.fullmatch(r"-?[0-9]{1,6}", part):
-                raise ValidationError(f"“{part[:40]}” is no number of a step. {self._expected}")
+                raise ValidationError(f"“{part[:40]}” is not a step number. {self._expected}")
             numbers.append(int(part))
         return numbers
 
@@ -102,7 +102,7 @@ class StepNumbersField(forms.Field):
             # To Python, True is an integer.
             if type(item) is not int or abs(item) > 999_999:
                 raise ValidationError(
-                    f"{json.dumps(item)[:40]} is {describe_type(item)} and no number of a step. {self._expected}"
+                    f"{json.dumps(item)[:40]} is {describe_type(item)}, not a step number. {self._expected}"
                 )
         return list(value)
 
@@ -181,22 +181,21 @@ class FlowForm(EditorForm, _FlowForm):
 
     name = forms.CharField(
         max_length=100,
-        error_messages={"unique": "There is a flow of this name already. Give this one another name."},
+        error_messages={"unique": "A flow with this name already exists. Choose another name."},
         validators=[validate_name],
-        help_text="Part of addresses and of commands; lower case, digits and hyphens. Made from the title.",
+        help_text="Used in URLs and commands: lower-case letters, digits and hyphens. Generated from the title.",
     )
     input_schema = JsonObjectField(
         required=False,
         widget=make_code_area(8),
-        help_text="JSON Schema of what a run is started with. It becomes the form on the start page; empty takes any "
-        "JSON object.",
+        help_text="JSON Schema of the input of a run. The start page builds its form from it. Empty: any JSON object.",
     )
     redact = RedactionRulesField(
         required=False,
         # No code: nothing is looked up or checked while it is typed.
         widget=GrowingTextarea(rows=3, attrs={"autocapitalize": "off", "spellcheck": "false"}),
         label="What is redacted",
-        help_text="What is taken out of all that is kept of a run, one rule in a line: a JSON pointer into the input "
+        help_text="What is redacted from everything stored of a run, one rule per line: a JSON pointer into the input "
         f"and the outputs, such as /customer/email, or one of {', '.join(PATTERNS)}.",
     )
 
@@ -218,25 +217,30 @@ class FlowForm(EditorForm, _FlowForm):
             "keep_outputs_days": "Keep outputs (days)",
         }
         help_texts = {
-            "title": "What people call the flow.",
-            "description": "What the flow is for. People read it where they start runs; the model never does.",
+            "title": "The name shown on pages.",
+            "description": "What the flow is for. Shown to people who start runs, never to the model.",
             "model": "A model or provider:model, for steps that name none. Empty: the model of this installation.",
             "temperature": "0 to 2, for steps that name none. Empty: the model's own default.",
             "max_tokens": "Maximum tokens of one answer, for steps that name none.",
             "reasoning_effort": "For steps that name none. Empty: the model's own default.",
             "service_tier": "Flex is cheaper and slower, priority the opposite. Empty: the provider's default.",
-            "token_budget": "Once its attempts have used so many, a run makes no more calls and ends errored.",
-            "cost_budget": "The same for what its attempts cost. Calls without a known price count as nothing.",
-            "time_limit": "From its first start. A call under way is broken off then, and the run ends errored.",
-            "max_runs_in_flight": "Most runs at work at one time; others wait in the queue. Empty: no limit.",
-            "total_token_budget": "Once all runs of the flow have used so many, no more calls are made until the next "
-            "period.",
-            "total_cost_budget": "The same for what all runs of the flow cost.",
-            "budget_period": "Days and months are those of UTC.",
-            "keep_days": "Then a run is deleted, counted from its end; statistics keep what it counted. 0: never. "
-            "Empty: as this installation keeps runs.",
-            "keep_outputs_days": "Then what was read and written goes, also of requests and issues; figures stay. "
-            "0: not before the run goes. Empty: as this installation keeps outputs.",
+            "token_budget": "Once its attempts have used this many tokens, a run makes no more calls and ends errored.",
+            "cost_budget": "The same for the cost of its attempts. Calls without a known price count as 0.",
+            "time_limit": "From its first start. A call in progress is then aborted, and the run ends errored.",
+            "max_runs_in_flight": "Maximum number of concurrent runs; others wait in the queue. Empty: no limit.",
+            "total_token_budget": (
+                "Once all runs of the flow have used this many tokens, no more calls are made until the next period."
+            ),
+            "total_cost_budget": "The same for the cost of all runs of the flow.",
+            "budget_period": "Days and months are in UTC.",
+            "keep_days": (
+                "Days from the end of a run until it is deleted; statistics are kept. 0: never. Empty: the "
+                "default of this installation."
+            ),
+            "keep_outputs_days": (
+                "Days until inputs, outputs, requests and issue texts are deleted; figures are kept. 0: with "
+                "the run. Empty: the default of this installation."
+            ),
         }
         widgets = {
             "description": make_text_area(2),
@@ -251,7 +255,7 @@ class FlowForm(EditorForm, _FlowForm):
         runs = self.cleaned_data.get("keep_days")
         outputs = self.cleaned_data.get("keep_outputs_days")
         if runs and outputs is not None and outputs > runs:
-            sentence = f"Outputs can’t be kept longer than their runs: give {runs:,} days or fewer, or nothing."
+            sentence = f"Outputs can’t be kept longer than their runs: enter at most {runs:,} days, or leave it empty."
             self.add_error("keep_outputs_days", sentence)
         return cleaned
 
@@ -291,29 +295,33 @@ class StepForm(EditorForm, _StepForm):
             "compute": "Compute the output",
         }
         help_texts = {
-            "name": "What people call the step.",
-            "tool_name": "What the model calls it, such as extract_invoice. Made from the name.",
-            "system_message": "What the model is told to do. Earlier attempts and their issues are added by ToolFlow.",
+            "name": "The name shown on pages.",
+            "tool_name": "The name of the tool that the model calls, such as extract_invoice. Generated from the name.",
+            "system_message": "Instructions for the model. ToolFlow adds earlier attempts and their issues.",
             "description": "What the tool does; the model reads it with the tool.",
-            "input_expression": "CEL over input, steps and previous; gives the object that the model works on. "
-            "Empty: the output of the step before.",
-            "issue_severity_filter": "The model is told of issues this grave and graver ones.",
+            "input_expression": (
+                "CEL over input, steps and previous; returns the object that the model works on. Empty: the "
+                "output of the previous step."
+            ),
+            "issue_severity_filter": "Issues of this severity and above are included in the prompt.",
             "model": "A model or provider:model. Empty: the model of the flow.",
             "temperature": "0 to 2. Empty: that of the flow.",
             "max_tokens": "Maximum tokens of one answer. Empty: that of the flow.",
             "reasoning_effort": "How much the model reasons first. Empty: that of the flow.",
             "service_tier": "Empty: that of the flow.",
-            "input_sanitizer": "CEL over value; gives the input that is used.",
+            "input_sanitizer": "CEL over value; returns the input that is used.",
             "output_type": "A registered Python type instead of a schema.",
-            "output_sanitizer": "CEL over value; gives the output that is validated, audited and handed on.",
+            "output_sanitizer": "CEL over value; returns the output that is validated, audited and passed on.",
             "pass_expression": "CEL over issues and output; true passes. Replaces “Fail at” of the audits.",
-            "max_retries": "How often the step is tried again, told what was wrong with the last try.",
-            "retry_window": "How long a call is repeated that brings no answer, such as in an outage. That uses up no "
-            f"retries. Empty: {DEFAULT_RETRY_WINDOW}.",
-            "time_limit": "For all tries of the step together. Then the run ends errored. Empty: no limit.",
-            "stop_on_failure": "Otherwise the run goes on, and ends as failed all the same.",
-            "failure_reason_expression": "CEL over issues; gives the sentence that says why an attempt failed.",
-            "compute": "CEL over input, steps and previous; gives the output. The step then calls no model.",
+            "max_retries": "How many times the step is retried, with the issues of earlier attempts in the prompt.",
+            "retry_window": (
+                "How long a call without an answer is repeated, for example in an outage. This uses no "
+                f"retries. Empty: {DEFAULT_RETRY_WINDOW}."
+            ),
+            "time_limit": "For all attempts of the step together. After that, the run ends errored. Empty: no limit.",
+            "stop_on_failure": "Otherwise the run continues, but still ends as failed.",
+            "failure_reason_expression": "CEL over issues; returns the sentence that says why an attempt failed.",
+            "compute": "CEL over input, steps and previous; returns the output. The step then calls no model.",
         }
         widgets = {
             "position": forms.HiddenInput,
@@ -343,15 +351,17 @@ class AuditForm(EditorForm, _AuditForm):
             "path",
         )
         help_texts = {
-            "rule": "CEL over output, input and steps, or python:name. True passes; a list gives an issue for each "
-            "element.",
+            "rule": (
+                "CEL over output, input and steps, or python:name. True passes; a list raises an issue for "
+                "each element."
+            ),
             "severity": "Of the issues that it raises.",
             "fail_at": "Issues of this severity or above fail the attempt. Never: the audit only warns.",
             "message_template": "What is wrong, with values in braces: Clause {item.number} is missing. "
             "item is the element of the list.",
             "message": "Instead of the template: CEL text that says what is wrong.",
-            "suggestions": "CEL text that says what would be right.",
-            "path": "CEL text: JSON pointer to the place in the output, such as '/total'.",
+            "suggestions": "CEL text that says how to fix it.",
+            "path": "CEL text: JSON pointer into the output, such as '/total'.",
         }
         widgets = {
             "position": forms.HiddenInput,

@@ -65,9 +65,9 @@ def write_backup(
     """
     path = find_database()
     if target.exists() and not replaces:
-        raise BackupError(f"“{target}” exists already. Take another name, or give --replace.")
+        raise BackupError(f"“{target}” already exists. Choose another name, or use --replace.")
     if not path.exists():
-        raise BackupError(f"There is no database at “{path}” yet.")
+        raise BackupError(f"No database at “{path}” yet.")
     with _new_file(target) as new:
         # Opened to write, so that closing it leaves no empty log behind.
         _copy(path, new, report, mode="rw")
@@ -83,7 +83,7 @@ def restore_backup(source: Path, *, now: datetime) -> Restoration:
     """
     path = find_database()
     if not source.is_file():
-        raise BackupError(f"There is no file “{source}”.")
+        raise BackupError(f"No such file: “{source}”.")
     kept = path.with_name(f"{path.name}.before-{now:%Y%m%dT%H%M%S}")
     if kept.exists():
         raise BackupError(f"“{kept}” exists already. Try again in a second.")

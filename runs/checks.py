@@ -35,8 +35,10 @@ def check_lease(**kwargs: Any) -> list[CheckMessage]:
     return [
         Warning(
             f"TOOLFLOW_LEASE is {lease} seconds; less than {MIN_LEASE_SECONDS} is for tests.",
-            hint="A worker that is held up for longer loses its runs to another one, and calls in flight are made and "
-            "paid for again.",
+            hint=(
+                "A worker that stalls for longer loses its runs to another worker, and calls in progress are "
+                "repeated and billed again."
+            ),
             id="runs.W001",
         )
     ]
@@ -49,8 +51,10 @@ def check_database(**kwargs: Any) -> list[CheckMessage]:
     return [
         Error(
             "The database has a connection pool (OPTIONS “pool”).",
-            hint="Worker processes are forked, and a pool does not survive that. Take “pool” out of DATABASE_URL; "
-            "connections are kept open all the same.",
+            hint=(
+                "Worker processes are forked, and a pool does not survive a fork. Remove “pool” from "
+                "DATABASE_URL; connections are kept open anyway."
+            ),
             id="runs.E006",
         )
     ]
@@ -65,15 +69,17 @@ def check_hosts(**kwargs: Any) -> list[CheckMessage]:
         found.append(
             Error(
                 "TOOLFLOW_SEVERAL_HOSTS is set, but the database is SQLite.",
-                hint="SQLite’s locks don’t reach beyond one host: files on a network disk get damaged, and separate "
-                "files know nothing of each other. Set DATABASE_URL to a PostgreSQL database.",
+                hint=(
+                    "SQLite’s locks don’t reach beyond one host: files on a network disk get damaged, and "
+                    "separate files are not synchronised. Set DATABASE_URL to a PostgreSQL database."
+                ),
                 id="runs.E007",
             )
         )
     if _has_own_secret_key():
         found.append(
             Error(
-                "TOOLFLOW_SEVERAL_HOSTS is set, but the secret key is one that only this host has.",
+                "TOOLFLOW_SEVERAL_HOSTS is set, but only this host has the secret key.",
                 hint="Other hosts can't read its sessions and queue messages. Set TOOLFLOW_SECRET_KEY to the "
                 "same value on all of them.",
                 id="runs.E009",
@@ -96,7 +102,7 @@ def check_worker_hosts(*, databases: Sequence[str] | None = None, **kwargs: Any)
     return [
         Warning(
             f"Workers of several hosts use one SQLite database: {', '.join(hosts)}.",
-            hint="If these are containers on one machine, all is well. On a network disk SQLite’s locks fail and the "
+            hint="This is safe for containers on one machine. On a network disk SQLite’s locks fail and the "
             "file gets damaged: use PostgreSQL (DATABASE_URL), and set TOOLFLOW_SEVERAL_HOSTS.",
             id="runs.W003",
         )

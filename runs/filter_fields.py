@@ -44,7 +44,7 @@ def parse_moment(text: str) -> Moment:
 
     Without an offset a time is in the active zone too.
     """
-    problem = f"“{shorten(text)}” is not a day such as 2026-11-21, nor a time of one."
+    problem = f"“{shorten(text)}” is not a day such as 2026-11-21, or a time such as 2026-11-21T08:30."
     is_day = len(text) == len("2026-11-21")
     try:
         moment = datetime.combine(date.fromisoformat(text), time.min) if is_day else parse_datetime(text)
@@ -65,7 +65,9 @@ class TextField(forms.CharField):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"max_length": MAX_VALUE_LENGTH, **options})
-        self.validators.append(RegexValidator("[\ud800-\udfff]", "It holds half a character.", inverse_match=True))
+        self.validators.append(
+            RegexValidator("[\ud800-\udfff]", "It contains an incomplete character.", inverse_match=True)
+        )
 
 
 class SearchField(TextField):

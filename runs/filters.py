@@ -151,7 +151,7 @@ def _one_of(what: str, choices: Collection[tuple[str, str]]) -> dict[str, Any]:
 
 
 def _named(what: str, rows: QuerySet[Any], name: str) -> dict[str, Any]:
-    message = f"There is no {what} “%(value).40s”."
+    message = f"No {what} is called “%(value).40s”."
     return {"queryset": rows.only(name), "to_field_name": name, "error_messages": {"invalid_choice": message}}
 
 
@@ -266,7 +266,7 @@ class RunFilters(django_filters.FilterSet):  # type: ignore[misc]  # see above
         """A sentence if there are names that are no filters. ``others`` may stand beside the filters."""
         names = [f"“{shorten(name)}”" for name in self.data if name not in self.filters and name not in others]
         if names:
-            yield f"There is no filter {' or '.join(names[:_MAX_NAMED])}; the filters are {', '.join(self.filters)}."
+            yield f"Unknown filter {' or '.join(names[:_MAX_NAMED])}; the filters are {', '.join(self.filters)}."
 
 
 @cache

@@ -101,7 +101,7 @@ class PreparedUpdate:
 
 def _find_field(model: type[models.Model], name: str) -> models.Field[Any, Any]:
     field = model._meta.pk if name == "pk" else model._meta.get_field(name)
-    assert isinstance(field, models.Field) and field.column is not None, f"{model.__name__}.{name} is no column."
+    assert isinstance(field, models.Field) and field.column is not None, f"{model.__name__}.{name} is not a column."
     return field
 
 

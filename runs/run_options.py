@@ -120,7 +120,7 @@ def find_label_problems(labels: Sequence[str]) -> list[Problem]:
     One that stands there twice counts once.
     """
     if (count := len(set(labels))) > MAX_LABELS:
-        return [Problem("", f"A run has at most {MAX_LABELS} labels; these are {count}.")]
+        return [Problem("", f"A run has at most {MAX_LABELS} labels; you gave {count}.")]
     problems = []
     for index, label in enumerate(labels):
         if sentence := _find_label_problem(label):
@@ -133,13 +133,13 @@ def _find_label_problem(label: str) -> str:
     if not label.strip():
         return "A label must not be empty."
     if not label.isprintable():
-        return f"The label “{shown}” has characters that can’t be seen; write it with letters and digits."
+        return f"The label “{shown}” has invisible characters. Use letters and digits."
     if len(label) > MAX_LABEL_LENGTH:
         return f"The label “{shown}…” is longer than {MAX_LABEL_LENGTH} characters."
     if "," in label:
-        return f"The label “{shown}” has a comma in it; commas stand between labels."
+        return f"The label “{shown}” contains a comma; commas separate labels."
     if _OF_BULK_ACTION.fullmatch(label):
-        return f"The label “{shown}” is one that bulk actions give, to find what they started; write another."
+        return f"The label “{shown}” is reserved for bulk actions. Choose another."
     return ""
 
 

@@ -239,7 +239,7 @@ class _SharedValues:
         if version is None:
             raise NotRunnableError(f"“{flow}” has no published version yet. Save it without errors first.")
         if flow.is_archived:
-            raise NotRunnableError(f"“{flow}” is archived. Take it out of the archive to run it.")
+            raise NotRunnableError(f"“{flow}” is archived. Unarchive it to run it.")
         defaults, providers = default_model_settings(), build_providers()
         if problems := check_model_calls(version.flow_spec, defaults, providers):
             raise NotRunnableError(f"“{flow}” can't be run. {problems[0].message}")

@@ -72,7 +72,7 @@ def parse_lifetime(text: str) -> timedelta | None:
     right = f"“90d” for 90 days (at most {MAX_LIFETIME.days}), or “never”"
     if most is not None:
         right = f"“{most}d” for {format_days(most)}, the longest that is allowed here"
-    raise TokenRefusedError("expires", f"“{text[:40]}” is no expiry: write {right}.")
+    raise TokenRefusedError("expires", f"“{text[:40]}” is not an expiry. Write {right}.")
 
 
 def create_token(*, user: User, name: str, scope: str, lifetime: timedelta | None) -> tuple[ApiToken, str]:
@@ -84,7 +84,7 @@ def create_token(*, user: User, name: str, scope: str, lifetime: timedelta | Non
     _refuse_name(name)
     if scope not in TokenScope.values:
         known = ", ".join(f"“{value}”" for value in TokenScope.values)
-        raise TokenRefusedError("scope", f"“{scope[:40]}” is no scope; known are {known}.")
+        raise TokenRefusedError("scope", f"“{scope[:40]}” is not a scope. Use one of {known}.")
     _refuse_lifetime(lifetime)
     with transaction.atomic():
         # A form that is sent twice must not leave a second token that nobody has seen: one after the other.
@@ -93,30 +93,30 @@ def create_token(*, user: User, name: str, scope: str, lifetime: timedelta | Non
         names = set(active.values_list("name", flat=True))
         if name in names:
             raise TokenRefusedError(
-                "name", f"There is an active token “{name}” already; revoke that one first, or choose another name."
+                "name", f"You already have an active token “{name}”. Revoke it first, or choose another name."
             )
         if len(names) >= MAX_ACTIVE:
-            raise TokenRefusedError("name", f"There are {MAX_ACTIVE} active tokens already; revoke one first.")
+            raise TokenRefusedError("name", f"You already have {MAX_ACTIVE} active tokens. Revoke one first.")
         row, token = ApiToken.objects.create(user=user, name=name, scope=scope, expiry=lifetime)
     return row, str(token)
 
 
 def _refuse_name(name: str) -> None:
     if not name:
-        raise TokenRefusedError("name", "A token needs a name: what will use it?")
+        raise TokenRefusedError("name", "Enter a name that says what will use the token.")
     if len(name) > LONGEST_NAME:
         raise TokenRefusedError(
             "name", f"The name of a token has at most {LONGEST_NAME} characters; this one has {len(name)}."
         )
     if not name.isprintable():
-        raise TokenRefusedError("name", "The name of a token can’t have characters that nobody sees.")
+        raise TokenRefusedError("name", "The name of a token can’t have invisible characters.")
 
 
 def _refuse_lifetime(lifetime: timedelta | None) -> None:
     most = settings.TOOLFLOW_TOKEN_MAX_DAYS
     if most is not None and (lifetime is None or lifetime > timedelta(days=most)):
         raise TokenRefusedError(
-            "expires", f"A token lasts {format_days(most)} at most in this installation; choose an earlier end."
+            "expires", f"Tokens are valid for at most {format_days(most)} here. Choose an earlier expiry."
         )
 
 

@@ -63,7 +63,7 @@ def main() -> None:
         # What may follow are hints of the driver's, and the same once more for each address of the server.
         reason = str(error).strip().partition("\n")[0].rstrip(".")
         remedy = find_remedy(error) or "Check DATABASE_URL; a new database wants `manage.py migrate` first."
-        sys.stderr.write(f"The database can't be used: {reason}. {remedy} --traceback tells more.\n")
+        sys.stderr.write(f"The database can't be used: {reason}. {remedy} Use --traceback for details.\n")
         sys.exit(1)
     except OSError as error:
         remedy = find_remedy(error)

@@ -19,13 +19,13 @@ OPENAPI: dict[str, Any] = {
     "TAGS": [
         {"name": "Runs", "description": "Start runs, follow them, and read what was produced and what was wrong."},
         {"name": "Flows", "description": "What may run: flows and their versions, as documents like flow files."},
-        {"name": "Bulk actions", "description": "Cancel many runs, or run many again: chosen ones, or all that match."},
+        {"name": "Bulk actions", "description": "Cancel or re-run many runs: selected ones, or all that match."},
         {
             "name": "Webhooks",
-            "description": "What ToolFlow sends to those who asked, what came of it, and sending it again.",
+            "description": "Messages to webhook endpoints, their deliveries, and sending one again.",
         },
-        {"name": "Saved views", "description": "Filters of the list of runs that users keep under a name."},
-        {"name": "Trail", "description": "Who did what, when and from where."},
+        {"name": "Saved views", "description": "Named filters of the list of runs."},
+        {"name": "Trail", "description": "Recorded actions: who, what, when and from where."},
         {
             "name": "Statistics",
             "description": "Figures of flows and audits, and what models used. Rates "

@@ -32,8 +32,8 @@ def show_bad_request(request: HttpRequest, exception: Exception) -> HttpResponse
     match exception:
         case DisallowedHost():
             problem = (
-                "The header “Host” names no host of this installation: ask by an address that it is reached under, "
-                "or add the host to TOOLFLOW_ALLOWED_HOSTS."
+                "The header “Host” does not name a host of this installation. Use a configured address, or "
+                "add the host to TOOLFLOW_ALLOWED_HOSTS."
             )
         case RequestDataTooBig() | TooManyFieldsSent() | TooManyFilesSent():
             status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
@@ -68,7 +68,7 @@ def build_problem(status: HTTPStatus, sentence: str) -> HttpResponse:
 def show_missing(request: HttpRequest, exception: Exception) -> HttpResponse:
     """The page for an address that leads nowhere; for scripts a problem document."""
     if _is_of_api(request):
-        return build_problem(HTTPStatus.NOT_FOUND, "There is nothing here.")
+        return build_problem(HTTPStatus.NOT_FOUND, "Not found: nothing exists at this address.")
     return page_not_found(request, exception)
 
 
@@ -82,7 +82,7 @@ def show_fault(request: HttpRequest) -> HttpResponse:
     if isinstance(sys.exception(), OperationalError | InterfaceError):
         sentence = "The database is not available. Try again soon."
         return build_problem(HTTPStatus.SERVICE_UNAVAILABLE, sentence)
-    return build_problem(HTTPStatus.INTERNAL_SERVER_ERROR, "ToolFlow failed. The server’s log says why.")
+    return build_problem(HTTPStatus.INTERNAL_SERVER_ERROR, "Internal error. See the server’s log.")
 
 
 def show_refusal(request: HttpRequest, exception: Exception) -> HttpResponse:

@@ -142,7 +142,7 @@ class OpenIDBackend(OIDCAuthenticationBackend, AccountBackend):  # type: ignore[
         except UNREADABLE as error:
             # A provider may repeat in an error what it was sent.
             logger.warning("Signing in through %s failed: %s.", settings.TOOLFLOW_OIDC_ISSUER, type(error).__name__)
-            request.openid_problem = f"{settings.TOOLFLOW_OIDC_NAME} could not say who you are. Try again."  # type: ignore[attr-defined]  # read by the view
+            request.openid_problem = f"{settings.TOOLFLOW_OIDC_NAME} could not identify you. Try again."  # type: ignore[attr-defined]  # read by the view
             return None
         if found is not None and not found.is_active:
             request.openid_problem = "Your account here is closed."  # type: ignore[attr-defined]  # read by the view
@@ -217,7 +217,7 @@ class BeginView(OIDCAuthenticationRequestView):  # type: ignore[misc]  # the pac
             return _show_busy(request)
         except (requests.RequestException, ValueError) as error:
             logger.warning("%s can't be asked: %s.", settings.TOOLFLOW_OIDC_ISSUER, type(error).__name__)
-            messages.error(request, f"{settings.TOOLFLOW_OIDC_NAME} does not answer. Try again soon.")
+            messages.error(request, f"{settings.TOOLFLOW_OIDC_NAME} is not responding. Try again soon.")
             return HttpResponseRedirect(reverse("login"))
         answer: HttpResponse = super().get(request)
         if len(iri_to_uri(request.session["oidc_login_next"]) or "") > MAX_NEXT_LENGTH:
@@ -246,7 +246,7 @@ class ReturnView(OIDCAuthenticationCallbackView):  # type: ignore[misc]  # the p
 
     def login_failure(self) -> HttpResponse:
         """Redirect to the sign-in page, with a sentence."""
-        sentence = getattr(self.request, "openid_problem", "") or "Signing in did not work. Try again."
+        sentence = getattr(self.request, "openid_problem", "") or "Sign-in failed. Try again."
         messages.error(self.request, sentence)
         # The state is used up, and the browser is to forget it too.
         self.request.session.modified = True

@@ -144,5 +144,5 @@ def _read_groups(claims: Mapping[str, Any]) -> set[str]:
     stated = claims.get(settings.TOOLFLOW_OIDC_GROUPS_CLAIM)
     names = [stated] if isinstance(stated, str) else [] if stated is None else stated
     if not isinstance(names, list):
-        raise ValueError("The claim with the groups is no list.")
+        raise ValueError("The claim with the groups is not a list.")
     return {group for name, group in settings.TOOLFLOW_OIDC_GROUPS.items() if name in names}

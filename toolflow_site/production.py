@@ -39,7 +39,7 @@ def list_problems(settings: Mapping[str, Any]) -> Iterator[str]:
     keys |= {f"Key {n} of TOOLFLOW_SECRET_KEY_FALLBACKS": k for n, k in enumerate(settings["SECRET_KEY_FALLBACKS"], 1)}
     for name, key in keys.items():
         if len(key) < MIN_KEY_LENGTH or len(set(key)) < MIN_KEY_CHARACTERS or key.startswith("django-insecure-"):
-            yield f"{name} is not set, too short or can be guessed; it must have {MIN_KEY_LENGTH} random characters."
+            yield f"{name} is not set, is too short or can be guessed; it needs {MIN_KEY_LENGTH} random characters."
     if settings["DEBUG"]:
         yield "TOOLFLOW_DEBUG is on, which shows code and settings on error pages; remove it."
     if settings["TOOLFLOW_PROVIDER"] == "simulated" and not settings["TOOLFLOW_PROVIDER_NAMED"]:
@@ -60,10 +60,10 @@ def list_problems(settings: Mapping[str, Any]) -> Iterator[str]:
         ("TOOLFLOW_WEBHOOK_ALLOW", [Target.parse(text).network for text in settings["TOOLFLOW_WEBHOOK_ALLOW"]]),
     ):
         if wide := next((network for network in networks if network is not None and _is_wide(network)), None):
-            yield f"{name} names {wide}, which is nearly all addresses; name your own proxies and receivers only."
+            yield f"{name} names {wide}, which covers nearly all addresses; name only your own proxies and receivers."
     issuer = urlsplit(settings["TOOLFLOW_OIDC_ISSUER"])
     if issuer.scheme == "http" and issuer.hostname not in LOOPBACK:
-        yield "TOOLFLOW_OIDC_ISSUER must begin with https://: without TLS anybody on the way decides who signs in."
+        yield "TOOLFLOW_OIDC_ISSUER must begin with https://: without TLS, sign-ins can be forged on the network."
     if 0 < len(settings["TOOLFLOW_METRICS_TOKEN"]) < MIN_TOKEN_LENGTH:
         yield f"TOOLFLOW_METRICS_TOKEN can be guessed; it must have at least {MIN_TOKEN_LENGTH} random characters."
     yield from _list_plain_addresses(settings)
@@ -80,8 +80,8 @@ def _list_plain_addresses(settings: Mapping[str, Any]) -> Iterator[str]:
         host = (parts.hostname or "").rstrip(".")
         if parts.scheme == "http" and not _is_inner(host) and host not in settings["TOOLFLOW_PLAIN_HTTP_HOSTS"]:
             yield (
-                f"{name} begins with http://, so that keys and texts travel to “{host}” without TLS; use https://, or "
-                "name the host in TOOLFLOW_PLAIN_HTTP_HOSTS if the way to it is yours."
+                f"{name} begins with http://, so keys and texts are sent to “{host}” without TLS; use "
+                "https://, or name the host in TOOLFLOW_PLAIN_HTTP_HOSTS if you control the network."
             )
 
 

@@ -75,9 +75,9 @@ def _set_archived(flow_admin: FlowAdmin, request: HttpRequest, flow_id: int, *, 
         if flow.is_archived != is_archived:
             flow.is_archived = is_archived
             flow.save(update_fields=["is_archived", "updated_at"])
-            flow_admin.log_change(request, flow, "Archived." if is_archived else "Taken out of the archive.")
+            flow_admin.log_change(request, flow, "Archived." if is_archived else "Unarchived.")
     if is_archived:
-        messages.success(request, f"“{flow}” is archived: no new runs can be started. Runs under way go on.")
+        messages.success(request, f"“{flow}” is archived: no new runs can be started. Runs in progress continue.")
     else:
-        messages.success(request, f"“{flow}” is out of the archive.")
+        messages.success(request, f"“{flow}” is unarchived.")
     return HttpResponseRedirect(reverse("admin:flows_flow_change", args=[flow.pk]))

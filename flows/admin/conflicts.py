@@ -60,7 +60,7 @@ class Conflict:
     @property
     def button(self) -> str:
         """The words of the button that saves the page nevertheless."""
-        return f"Save mine as version {self.next_number} all the same" if self.next_number else "Save mine all the same"
+        return f"Save mine as version {self.next_number} anyway" if self.next_number else "Save mine anyway"
 
 
 def find_conflict(form: EditedFlowForm, draft: FlowDraft) -> Conflict | None:

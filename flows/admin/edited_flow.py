@@ -10,8 +10,8 @@ from flows.admin.conflicts import Conflict, find_conflict
 from flows.admin.draft import FlowDraft
 from flows.forms import FlowForm
 
-_GONE = "Somebody deleted this flow meanwhile. All that you typed is still here, and saving it makes a new flow."
-_NO_REVISION = "The page does not say which state of the flow it was made of. Reload it and make your changes again."
+_GONE = "This flow was deleted in the meantime. Your changes are still here; saving them creates a new flow."
+_NO_REVISION = "The page does not say which version of the flow it edits. Reload it and make your changes again."
 
 
 def _hidden_number() -> forms.IntegerField:

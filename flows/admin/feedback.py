@@ -47,10 +47,10 @@ GIVES = {
     "input_expression": "a map: the input of this step",
     "compute": "a map: the output of this step",
     "input_sanitizer": "a map: the input that is used",
-    "output_sanitizer": "a map: the output that is validated, audited and handed on",
+    "output_sanitizer": "a map: the output that is validated, audited and passed on",
     "rule": "true or false, or a list with one element for each issue",
     "message": "text: what is wrong",
-    "suggestions": "text, or a list of texts: what would be right",
+    "suggestions": "text, or a list of texts: how to fix it",
     "path": "text: a JSON pointer to the place in the output, such as '/total'",
     "pass_expression": "true or false: whether the output passes",
     "failure_reason_expression": "text: why the output did not pass",
@@ -60,7 +60,7 @@ GIVES = {
 VARIABLES = {
     "item": "the element of the rule’s list that the issue is about",
     "output": "the output of this step",
-    "value": "what the sanitizer is to change",
+    "value": "what the sanitizer changes",
     "issues": "what the audits found in the output",
     "previous": "the output of the step before; in a local step the step’s input",
     "input": "the input of the run",
@@ -90,9 +90,9 @@ def feedback_view(request: HttpRequest) -> HttpResponse:
     posted = read_posted_json(request)
     field, text, action = (get_text(posted, name) for name in ("field", "text", "action"))
     if field not in SCHEMA_FIELDS and field not in FIELD_VARIABLES:
-        raise PostedError("The “field” is none that can be checked.")
+        raise PostedError("“field” is not a field that can be checked.")
     if action not in ("", "make_strict"):
-        raise PostedError("The “action” is unknown; leave it out or write “make_strict”.")
+        raise PostedError("“action” must be “make_strict” or left out.")
     if action:
         return _answer_mending(posted, field, text)
     return JsonResponse(asdict(_check(posted, field, text)))
@@ -143,6 +143,6 @@ def _answer_mending(posted: dict[str, Any], field: str, text: str) -> HttpRespon
     if field != "output_schema" or optional not in ("", "null", "given"):
         raise PostedError("Output schemas can be made strict, with “optional” as “null” or “given”.")
     if not text.strip():
-        raise PostedError("There is no schema yet that could be made strict.")
+        raise PostedError("No schema to make strict yet.")
     made, feedback = make_strict_text(text, optional=optional)
     return JsonResponse({"mending": asdict(made) if made else None, **asdict(feedback)})

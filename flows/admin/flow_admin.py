@@ -226,14 +226,14 @@ class FlowAdmin(ProtectedDeletionMixin, NestedModelAdmin):  # type: ignore[misc]
         return self.response_add(request, obj)
 
     def _get_obj_does_not_exist_redirect(self, request: HttpRequest, opts: Any, object_id: str) -> HttpResponse:
-        messages.warning(request, "There is no such flow. Perhaps somebody deleted it.")
+        messages.warning(request, "This flow does not exist. It may have been deleted.")
         may_see = self.has_view_or_change_permission(request)
         return HttpResponseRedirect(reverse("admin:flows_flow_changelist" if may_see else "admin:index"))
 
     def find_obstacle(self, row: Flow) -> str | None:
         """Flows with runs stay."""
         if is_referred_to(row):
-            return f"“{row}” has runs, and history is kept. Archive the flow instead."
+            return f"“{row}” has runs, so it can't be deleted. Archive the flow instead."
         return None
 
     def render_delete_form(self, request: HttpRequest, context: Any) -> HttpResponse:

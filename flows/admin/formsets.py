@@ -85,7 +85,7 @@ class RowIdField(forms.Field):
             return None
         row = self._rows.get(str(value))
         if row is None:
-            raise ValidationError("This is no part of the flow that the page is about. Reload the page and try again.")
+            raise ValidationError("This is not part of the flow on this page. Reload the page and try again.")
         return row
 
     def has_changed(self, initial: Any, data: Any) -> bool:
@@ -135,7 +135,7 @@ class RowFormSet(NestedInlineFormSet):  # type: ignore[misc]  # nested_admin shi
 class StepFormSet(RowFormSet):
     """The steps of a flow."""
 
-    default_error_messages = {"too_many_forms": f"A flow has at most {MAX_STEPS} steps, and these are more."}
+    default_error_messages = {"too_many_forms": f"A flow has at most {MAX_STEPS} steps; this one has more."}
 
     @cached_property
     def rows(self) -> Mapping[str, models.Model]:
@@ -155,7 +155,7 @@ class StepFormSet(RowFormSet):
 class AuditFormSet(RowFormSet):
     """The audits of one step. ``parent_form`` is the step's form; nested_admin sets it."""
 
-    default_error_messages = {"too_many_forms": f"A step has at most {MAX_AUDITS} audits, and these are more."}
+    default_error_messages = {"too_many_forms": f"A step has at most {MAX_AUDITS} audits; this one has more."}
 
     @property
     def rows(self) -> Mapping[str, models.Model]:

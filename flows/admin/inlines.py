@@ -75,7 +75,7 @@ class StepInline(_PartInline):
     template = "admin/flows/flow/steps.html"
     fieldsets = [
         (None, {"fields": ["position", ("name", "tool_name")]}),
-        ("No model: compute the output here", {"fields": ["compute"], "classes": ["collapse"]}),
+        ("Local step", {"fields": ["compute"], "classes": ["collapse"]}),
         (
             "What does the model see?",
             {
@@ -99,12 +99,12 @@ class StepInline(_PartInline):
                 "classes": ["collapse", "for-model"],
             },
         ),
-        ("What must come back?", {"fields": ["output_schema"]}),
+        ("What must the model return?", {"fields": ["output_schema"]}),
         ("Python type and output sanitizer", {"fields": ["output_type", "output_sanitizer"], "classes": ["collapse"]}),
-        ("When is it good enough?", {"fields": [], "classes": ["with-audits"]}),
-        ("A rule of its own for passing", {"fields": ["pass_expression"], "classes": ["collapse"]}),
+        ("When does it pass?", {"fields": [], "classes": ["with-audits"]}),
+        ("Custom pass rule", {"fields": ["pass_expression"], "classes": ["collapse"]}),
         ("What if not?", {"fields": [("max_retries", "retry_window", "time_limit"), "stop_on_failure"]}),
-        ("A sentence for failed attempts", {"fields": ["failure_reason_expression"], "classes": ["collapse"]}),
+        ("Failure message", {"fields": ["failure_reason_expression"], "classes": ["collapse"]}),
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[StepDefinition]:

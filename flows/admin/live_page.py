@@ -30,7 +30,9 @@ def list_urls(flow_admin: Any) -> list[URLPattern]:
                 if flow.live_version_id != version.pk:
                     flow_admin.log_change(request, flow, f"Made version {version.number} live.")
                 flow.make_live(version)
-                messages.success(request, f"Version {number} is live: new runs use it. Runs under way keep theirs.")
+                messages.success(
+                    request, f"Version {number} is live: new runs use it. Runs in progress keep their version."
+                )
                 return HttpResponseRedirect(reverse("admin:flows_flow_change", args=[flow.pk]))
         context = {**flow_admin.admin_site.each_context(request), "title": "Make live", "opts": flow_admin.opts}
         before, after = flow.live_version and read_spec(flow.live_version), read_spec(version)

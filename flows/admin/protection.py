@@ -49,7 +49,7 @@ class ProtectedDeletionMixin:
         try:
             return super().delete_view(request, object_id, extra_context)  # type: ignore[misc, no-any-return]  # a mixin
         except (ProtectedError, ImmutableVersionError):
-            messages.error(request, "Not deleted: it was put to use just now.")
+            messages.error(request, "Not deleted: it has just been used.")
             options = self.model._meta  # type: ignore[attr-defined]  # a mixin
             name = f"admin:{options.app_label}_{options.model_name}_change"
             return HttpResponseRedirect(reverse(name, args=[object_id]))

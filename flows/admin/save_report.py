@@ -53,7 +53,7 @@ class SaveReport:
         """A sentence about a note that no version took; None if there is none."""
         if not self.note or self.is_new:
             return None
-        return f"Your note “{self.note}” was not kept: a note belongs to a version, and this save made none."
+        return f"Your note “{self.note}” was not stored: notes belong to versions, and this save created none."
 
     def write_log(self) -> str:
         """What the log says; empty if nothing changed."""

@@ -54,7 +54,7 @@ def download_flow(site: AdminSite, request: HttpRequest, /, flow_id: int) -> Htt
     if spec is None:
         messages.error(request, problem)
         return HttpResponseRedirect(reverse("admin:flows_flow_change", args=[flow.pk]))
-    assert version is not None, "What was read is a version’s."
+    assert version is not None, "It is a version’s."
     if request.method != "HEAD":
         announce_export([version])
     name = f"{spec.name}-v{version.number}.yaml" if number else f"{spec.name}.yaml"
@@ -64,7 +64,7 @@ def download_flow(site: AdminSite, request: HttpRequest, /, flow_id: int) -> Htt
 def _find_version(flow: Flow, number: str) -> tuple[FlowVersion | None, str]:
     """A version, the latest one if no number is named; if there is none, a sentence that says so."""
     if number and not (number.isascii() and number.isdecimal() and len(number) < 10):
-        return None, f"“{number[:40]}” is no number of a version."
+        return None, f"“{number[:40]}” is not a version number."
     versions = flow.versions.filter(number=int(number)) if number else flow.versions.all()
     missing = f"has no version {int(number)}" if number else "has no version yet: save it first"
     return versions.first(), f"“{flow}” {missing}."
@@ -88,7 +88,7 @@ def download_flows(site: AdminSite, request: HttpRequest, /) -> HttpResponseBase
         if SCHEMA_PATH.exists():
             files.writestr(SCHEMA_PATH.name, SCHEMA_PATH.read_text(encoding="utf-8"))
     if skipped or not written:
-        for sentence in skipped or ["There is no flow to download."]:
+        for sentence in skipped or ["No flows to download."]:
             messages.error(request, sentence)
         return HttpResponseRedirect(reverse("admin:flows_flow_changelist"))
     if request.method != "HEAD":

@@ -96,7 +96,7 @@ class FlowVersionAdmin(ProtectedDeletionMixin, _ModelAdmin):
         if _is_live(row):
             return f"{row} is live. Make another version live first."
         if is_referred_to(row):
-            return f"{row} has runs, and they are kept with the definition that they used."
+            return f"{row} has runs, which need its definition. It can't be deleted."
         return None
 
     def has_add_permission(self, request: HttpRequest) -> bool:

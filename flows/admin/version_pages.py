@@ -87,11 +87,11 @@ def _find_problem(numbers: Sequence[int], chosen: Sequence[str]) -> str | None:
         return "There is nothing to compare: the flow has " + ("one version." if numbers else "no versions yet.")
     for text in chosen:
         if not text:
-            return "Name both versions that should be compared."
+            return "Choose two versions to compare."
         if text == "live":
             return "No version of this flow is live."
         if not (text.isascii() and text.isdecimal() and len(text) < 10):
-            return f"“{text[:40]}” is no number of a version."
+            return f"“{text[:40]}” is not a version number."
         if int(text) not in numbers:
             return f"This flow has no version {int(text)}."
     return None

@@ -75,7 +75,7 @@ class Scope:
             try:
                 self._context.add_variable(name, values[name])
             except (ValueError, OverflowError, RecursionError):
-                raise ExpressionError(f"The variable “{name}” holds what is not JSON.") from None
+                raise ExpressionError(f"The variable “{name}” holds a value that is not JSON.") from None
             if name not in extra:
                 self._measures[name] = measures[name]
         key_order = _KeyOrder(values)

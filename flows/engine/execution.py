@@ -450,7 +450,7 @@ class Execution:
 def _break_off(budget: TimeBudget) -> AttemptError:
     budget.expired = True
     assert budget.deadline is not None
-    sentence = f"The call was broken off. {budget.deadline.subject} took longer than {budget.deadline.limit}."
+    sentence = f"The call was aborted. {budget.deadline.subject} took longer than {budget.deadline.limit}."
     return AttemptError(code=ModelErrorCode.TIMEOUT, message=sentence)
 
 

@@ -80,7 +80,7 @@ def compile_pattern(pattern: str) -> Callable[[str], bool]:
         options = jsonschema_rs.RegexOptions(size_limit=1 << 20)
         return jsonschema_rs.validator_for({"pattern": pattern}, pattern_options=options).is_valid
     except (jsonschema_rs.ValidationError, ValueError):
-        raise ValueError(f"“{pattern[:60]}” is no regular expression that can be used here") from None
+        raise ValueError(f"“{pattern[:60]}” is not a regular expression that can be used here") from None
 
 
 def _freeze(value: Any) -> Any:
@@ -141,7 +141,7 @@ FUNCTIONS: dict[str, tuple[str, str]] = {
     "size": ("size(x)", "how many characters, elements, keys or bytes text, a list, a map or bytes have"),
     "type": ("type(x)", "the type of a value: type(x) == string"),
     "dyn": ("dyn(x)", "the value itself"),
-    "int": ("int(x)", "a number or text as an int; decimals are cut off"),
+    "int": ("int(x)", "a number or text as an int, without decimals"),
     "uint": ("uint(x)", "a number or text as an unsigned int"),
     "double": ("double(x)", "a number or text as a double"),
     "string": ("string(x)", "a number, bool, timestamp or duration as text"),
@@ -160,7 +160,7 @@ FUNCTIONS: dict[str, tuple[str, str]] = {
     "substring": ("text.substring(start, end)", "the part from start to before end; end may be left out"),
     "replace": ("text.replace(old, new)", "the text with every old replaced by new"),
     "split": ("text.split(separator)", "a list of the parts between the separators"),
-    "join": ("list.join(separator)", "the texts of a list in one"),
+    "join": ("list.join(separator)", "the texts of a list joined into one"),
     "lowerAscii": ("text.lowerAscii()", "the text with A–Z in lower case"),
     "upperAscii": ("text.upperAscii()", "the text with a–z in upper case"),
     "trim": ("text.trim()", "the text without white space around it"),

@@ -56,7 +56,7 @@ async def evaluate_in_process(
     if status == -signal.SIGPROF:
         raise ExpressionTimeout(
             f"The expression was stopped: it took longer than {timeout:g} s. "
-            "Loops inside each other (all, exists, filter, map) over long lists are the usual reason."
+            "Loops inside each other (all, exists, filter, map) over long lists are the most frequent cause."
         )
     if status != 0:
         raise ExpressionError(

@@ -111,7 +111,7 @@ def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(result) != len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for index, key in enumerate(keys) if key in keys[:index])
-        raise JsonError(f"The key “{shorten(twice)}” stands twice in one object; keep one of them.")
+        raise JsonError(f"The key “{shorten(twice)}” occurs twice in one object. Remove one of them.")
     return result
 
 
@@ -259,7 +259,7 @@ def _clean(value: Any, path: Path, problems: list[Problem], left: Iterator[int])
     for key, item in value.items():
         name = _clean_text(_name_key(key, path), path, problems)
         if name in result:
-            message = f"The key “{shorten(name)}” stands here twice once it is stored; the last one wins."
+            message = f"The key “{shorten(name)}” occurs twice here once it is stored; the last value is kept."
             _add_problem(problems, path, message)
         result[name] = _clean(item, (*path, name), problems, left)
     return result
@@ -269,7 +269,7 @@ def _clean_text(text: str, path: Path, problems: list[Problem]) -> str:
     text = str.__str__(text)
     if _are_storable([text]):
         return text
-    _add_problem(problems, path, "Characters that can't be stored (NUL, lone surrogates) stand here.")
+    _add_problem(problems, path, "Characters that can't be stored (NUL, lone surrogates) occur here.")
     # A pair of surrogates that stand apart is one character: decoding joins it, and replaces what is left over.
     joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return joined.replace("\0", _REPLACEMENT)

@@ -228,7 +228,7 @@ async def _collect_issues(audit: AuditSpec, evaluator: Evaluator, finding: Await
     if faults:
         fully, first = "fully " if issues else "", faults[0]
         is_sentence = isinstance(first, (ExpressionError, ValueError))
-        reason = str(first) if is_sentence else f"what it gave can't be read ({type(first).__name__})."
+        reason = str(first) if is_sentence else f"its result can't be read ({type(first).__name__})."
         more_faults = f" It is the first of {len(faults):,} faults." if len(faults) > 1 else ""
         sentence = f"The audit “{audit.name}” could not be {fully}evaluated: {reason}{more_faults}"
         issues.append(_critical(AUDIT_ERROR, sentence, audit.name))

@@ -42,7 +42,7 @@ def parse_template(text: str) -> MessageTemplate:
             _check_path(text, path, part.start("path"))
             paths.append((path, part.start("path")))
         elif part[0] in ("{", "}"):
-            fault = "opens here is never closed" if part[0] == "{" else "stands here closes nothing"
+            fault = "is opened here and never closed" if part[0] == "{" else "here closes nothing"
             fail_at(text, start, f"the “{part[0]}” that {fault}; “{part[0] * 2}” gives the character itself")
     return MessageTemplate(text, tuple(paths))
 
@@ -54,7 +54,7 @@ def _check_path(text: str, path: str, offset: int) -> None:
         fail_at(text, offset, f"“{shorten(path)}” {fault}")
     if match[1] not in variables:
         names = ", ".join(sorted(variables))
-        fail_at(text, offset, f"there is no variable “{shorten(match[1])}”; available: {names}")
+        fail_at(text, offset, f"unknown variable “{shorten(match[1])}”; available: {names}")
 
 
 def _render_part(part: re.Match[str], variables: Mapping[str, Any]) -> str:

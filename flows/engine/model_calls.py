@@ -19,10 +19,10 @@ from flows.engine.spec import FlowSpec, ModelSettings, StepSpec
 
 logger = logging.getLogger(__name__)
 
-_NO_EFFORT = "takes no reasoning effort. Remove it."
-_NO_TEMPERATURE = "takes no temperature. Remove it."
+_NO_EFFORT = "does not support a reasoning effort. Remove it."
+_NO_TEMPERATURE = "does not support a temperature. Remove it."
 _ONLY_WITH_NONE = (
-    "takes a temperature only with the reasoning effort “none”. Remove the temperature, or set the effort to “none”."
+    "supports a temperature only with the reasoning effort “none”. Remove the temperature, or set the effort to “none”."
 )
 _CODES = {TimeoutError: ModelErrorCode.TIMEOUT, ConnectionError: ModelErrorCode.CONNECTION}
 
@@ -148,7 +148,7 @@ def _check_step(
         effort, family = step.reasoning_effort or spec.reasoning_effort, provider.find_family(name)
         if effort is not None and effort not in family.efforts:
             choice = (
-                f"takes these reasoning efforts: {', '.join(family.efforts)}. Choose one of them, or leave it unset."
+                f"supports these reasoning efforts: {', '.join(family.efforts)}. Choose one of them, or leave it unset."
             )
             yield place("reasoning_effort", f"“{model}” {choice if family.efforts else _NO_EFFORT}")
             return

@@ -163,9 +163,9 @@ class OpenAIClient:
         if not isinstance(body, dict):
             kind = response.headers.get("content-type", "no content type").partition(";")[0]
             message = (
-                f"{provider.place} answered {response.status_code} with something that is no JSON object "
+                f"{provider.place} answered {response.status_code} with a body that is not a JSON object "
                 f"({quote_provider(kind, provider.api_key)}). "
-                f"Check {provider.name_setting('BASE_URL')}: it usually ends with /v1."
+                f"Check {provider.name_setting('BASE_URL')}; most such addresses end with /v1."
             )
             if isinstance(body, str) and (quote := quote_provider(body, provider.api_key)):
                 message = f"{message} It said: “{quote}”"

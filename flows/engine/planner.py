@@ -158,7 +158,7 @@ def _repeat_call(
     # Without the provider's own words, which may quote the prompt: logs have this sentence too.
     cause = last.error.code.value.replace("_", " ") + (f" ({last.error.status})" if last.error.status else "")
     pause = f"Waiting {describe_seconds(math.ceil(delay))} before attempt {action.number} of step {action.step}"
-    sentence = f"{pause}. The call before it brought no answer: {cause}."
+    sentence = f"{pause}. The previous call got no answer: {cause}."
     return Wait(last.ended_at + timedelta(seconds=delay), action, sentence)
 
 
@@ -235,7 +235,7 @@ def describe_verdict(attempt: Attempt) -> str:
     counts = count_by_severity(attempt.issues)
     found = [f"{counts[severity]} {severity}" for severity in reversed(Severity) if counts[severity]]
     if not found:
-        return "its pass rule said no."
+        return "its pass rule was not met."
     last = next(count for count in counts.values() if count)
     worst = max((severity for severity in Severity if counts[severity]), key=list(Severity).index)
     names = list(dict.fromkeys(issue.audit or issue.code for issue in attempt.issues if issue.severity is worst))

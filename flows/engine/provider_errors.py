@@ -27,13 +27,13 @@ _MEANINGS = {
         ModelErrorCode.FORBIDDEN,
         "The provider does not let this API key make the call (403). Check what its project may use or change it.",
     ),
-    408: (ModelErrorCode.TIMEOUT, "The provider gave up waiting for the request (408)."),
-    409: (ModelErrorCode.SERVER_ERROR, "The provider could not take the request at the moment (409)."),
+    408: (ModelErrorCode.TIMEOUT, "The provider timed out waiting for the request (408)."),
+    409: (ModelErrorCode.SERVER_ERROR, "The provider could not accept the request at the moment (409)."),
     413: (
         ModelErrorCode.BAD_REQUEST,
         "The request is too large for the provider (413). Shorten the step's input or include fewer results.",
     ),
-    425: (ModelErrorCode.SERVER_ERROR, "The provider could not take the request at the moment (425)."),
+    425: (ModelErrorCode.SERVER_ERROR, "The provider could not accept the request at the moment (425)."),
     429: (ModelErrorCode.RATE_LIMITED, "The provider's rate limit is reached (429)."),
 }
 _STATUS_OF_CODE = {"rate_limit_exceeded": 429, "server_error": 500, "invalid_prompt": 400}
@@ -145,10 +145,10 @@ def _explain_missing(
         )
     if status == 400:
         return None
-    place, check = provider.place, f"check {provider.name_setting('BASE_URL')}: it usually ends with /v1."
+    place, check = provider.place, f"check {provider.name_setting('BASE_URL')}; most such addresses end with /v1."
     if find_api(request) is Api.CHAT:
-        return ModelErrorCode.NOT_FOUND, f"There is no chat completions API at {place} (404). C{check[1:]}"
-    sentence = f"There is no Responses API at {place} (404). Set {provider.name_setting('API')} to “chat”, or {check}"
+        return ModelErrorCode.NOT_FOUND, f"No chat completions API found at {place} (404). C{check[1:]}"
+    sentence = f"No Responses API found at {place} (404). Set {provider.name_setting('API')} to “chat”, or {check}"
     return ModelErrorCode.NOT_FOUND, sentence
 
 
@@ -161,7 +161,7 @@ def _explain_class(status: int, provider: Provider) -> tuple[ModelErrorCode, str
             ModelErrorCode.BAD_REQUEST,
             f"The provider refused the request ({status}). Change the step's schema, settings or input as it says.",
         )
-    return ModelErrorCode.SERVER_ERROR, f"The provider had an error of its own ({status})."
+    return ModelErrorCode.SERVER_ERROR, f"The provider failed with an internal error ({status})."
 
 
 def quote_provider(text: str, api_key: str) -> str:

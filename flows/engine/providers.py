@@ -100,15 +100,15 @@ class Provider:
         key, whose = self.name_setting("API_KEY"), f" for the provider “{self.name}”" if self.name else ""
         if self._address.scheme not in ("http", "https") or not self._address.hostname:
             return (
-                f"{self.name_setting('BASE_URL')} is no web address. Give one that begins with http:// or https://, "
-                f"such as {OPENAI_BASE_URL}, and restart the worker."
+                f"{self.name_setting('BASE_URL')} is not a web address. Use one that begins with http:// or "
+                f"https://, such as {OPENAI_BASE_URL}, and restart the worker."
             )
         if not self.api_key and self.is_openai and not self.is_simulated:
-            return f"There is no API key{whose}. Set {key} and restart the worker."
+            return f"No API key is set{whose}. Set {key} and restart the worker."
         if not self.api_key.isascii() or not self.api_key.isprintable() or " " in self.api_key:
             return (
-                f"The API key{whose} holds a character that no key has (a space, a line break, a typographic sign). "
-                f"Copy {key} again and restart the worker."
+                f"The API key{whose} contains an invalid character (a space, a line break or a typographic "
+                f"sign). Copy {key} again and restart the worker."
             )
         return None
 
@@ -142,7 +142,9 @@ class Providers:
         if provider is not None:
             if name:
                 return provider, name
-            raise UnsupportedCallError(f"“{model}” names a provider and no model, such as “{prefix}:name-of-model”.")
+            raise UnsupportedCallError(
+                f"“{model}” names a provider but no model. Write it like “{prefix}:name-of-model”."
+            )
         known = ", ".join(f"“{name}”" for name in sorted(self.named)) or "none"
         raise UnsupportedCallError(
             f"No provider is called “{prefix}”. Configured: {known}. Name one of these, or add it to "

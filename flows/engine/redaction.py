@@ -47,7 +47,7 @@ def find_rule_problems(rules: Collection[str]) -> Iterator[Problem]:
 def find_marks(rules: Collection[str], value: Any) -> list[Problem]:
     """Where a value shows that it is the redacted form of another one, by JSON pointers; nothing without rules."""
     return [
-        Problem(format_pointer(path), f"“{leaf[:60]}” was redacted here; write again what stood in its place.")
+        Problem(format_pointer(path), f"“{leaf[:60]}” was redacted here. Enter the original text again.")
         for path, leaf in (_list_leaves(value) if rules else ())
         if isinstance(leaf, str) and (MARK in leaf or "[redacted: " in leaf)
     ]

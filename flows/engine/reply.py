@@ -151,13 +151,13 @@ def _read_completion(found: Mapping[str, Any]) -> _Answer:
 
 def _find_chat_fault(choices: Any, choice: Mapping[str, Any], calls: Any) -> tuple[str, str] | None:
     if not isinstance(choices, list):
-        return "unreadable_reply", "The response is no chat completion: it has no list of choices."
+        return "unreadable_reply", "The response is not a chat completion: it has no list of choices."
     if not choices:
-        return "empty_choices", "The response has no choices: the model gave no answer at all."
+        return "empty_choices", "The response has no choices: the model gave no answer."
     if not isinstance(choice.get("message"), Mapping):
-        return "unreadable_reply", "The response is no chat completion: its first choice has no message."
+        return "unreadable_reply", "The response is not a chat completion: its first choice has no message."
     if not isinstance(calls, list):
-        return "unreadable_reply", "The response is no chat completion: “tool_calls” is no list."
+        return "unreadable_reply", "The response is not a chat completion: “tool_calls” is not a list."
     return None
 
 
@@ -193,12 +193,12 @@ def _find_reason(found: Mapping[str, Any], *, has_calls: bool) -> Any:
 
 def _find_response_fault(found: Mapping[str, Any], *, has_answer: bool) -> tuple[str, str] | None:
     if not isinstance(found.get("output"), list):
-        return "unreadable_reply", "The response is none of the Responses API: it has no list “output”."
+        return "unreadable_reply", "The response is not from the Responses API: it has no list “output”."
     status = found.get("status")
     if status not in (None, "completed", "incomplete"):
         return "unreadable_reply", f"The response is not complete: its status is “{_quote(str(status))}”."
     if not has_answer:
-        return "empty_choices", "The response has no output: the model gave no answer at all."
+        return "empty_choices", "The response has no output: the model gave no answer."
     return None
 
 
@@ -216,14 +216,13 @@ def _parse_answer(answer: _Answer, tool_name: str) -> dict[str, Any]:
     if answer.finish_reason == "length":
         after = f" after {answer.usage.completion} completion tokens" if answer.usage.completion else ""
         description = (
-            f"The answer was cut off{after} (finish_reason “length”), so that it is incomplete. "
-            "Answer more briefly, or raise the step's max tokens."
+            f"The answer was cut off{after} (finish_reason “length”), so it is incomplete. Answer more "
+            "briefly, or raise the step's max tokens."
         )
         raise _UnusableError("truncated", description, raw)
     if answer.finish_reason == "content_filter":
         description = (
-            "The provider's content filter withheld the answer (finish_reason “content_filter”). "
-            "Keep to wording that is beyond doubt."
+            "The provider's content filter withheld the answer (finish_reason “content_filter”). Use neutral wording."
         )
         raise _UnusableError("content_filter", description, raw)
     if isinstance(answer.refusal, str) and answer.refusal.strip():
@@ -243,7 +242,7 @@ def _parse_answer(answer: _Answer, tool_name: str) -> dict[str, Any]:
         )
         raise _UnusableError("several_tool_calls", description, raw)
     if names[0] != tool_name:
-        got = f"a call of `{names[0]}`" if names[0] else "a call that names no tool"
+        got = f"a call of `{names[0]}`" if names[0] else "a call without a tool name"
         raise _UnusableError("wrong_tool", f"Expected a call of the tool `{tool_name}`, got {got}.", raw)
     return _parse_arguments(functions[0].get("arguments"), tool_name)
 

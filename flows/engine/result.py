@@ -53,7 +53,9 @@ class StepResult(BaseModel):
         typed, issues = build_type(model, self.output)
         if not isinstance(typed, model):
             reasons = " ".join(issue.description for issue in issues)
-            raise OutputError(f"The output of step {self.index} “{self.name}” is no {model.__name__}. {reasons}")
+            raise OutputError(
+                f"The output of step {self.index} “{self.name}” is not a valid {model.__name__}. {reasons}"
+            )
         return typed
 
     @property
@@ -133,7 +135,7 @@ class RunResult(BaseModel):
     def output_as(self, model: type[_Model]) -> _Model:
         """``output`` as an instance of ``model``. Raises ``OutputError`` if there is none or it doesn't fit."""
         if not self.passed:
-            raise OutputError(f"There is no final output, since the run {self.status.value}. {self.sentence}")
+            raise OutputError(f"The run has no final output: it {self.status.value}. {self.sentence}")
         return self.steps[-1].output_as(model)
 
     @property
@@ -143,7 +145,7 @@ class RunResult(BaseModel):
     def step(self, index: int) -> StepResult:
         """The result of one step, 0 for the input. Raises ``IndexError`` if it never began."""
         if not 0 <= index < len(self.steps):
-            raise IndexError(f"Step {index} did not begin; the result has steps 0 to {len(self.steps) - 1}.")
+            raise IndexError(f"Step {index} did not start; the result has steps 0 to {len(self.steps) - 1}.")
         return self.steps[index]
 
     def all_issues(self, minimum: Severity = Severity.LOW) -> list[FoundIssue]:

@@ -54,7 +54,7 @@ def build_schema_from_example(
     if problems:
         raise SpecError(problems)
     more = len(notes) - MAX_NOTES
-    return BuiltSchema(schema, (*notes[:MAX_NOTES], *([f"{more:,} more places were left open."] if more > 0 else [])))
+    return BuiltSchema(schema, (*notes[:MAX_NOTES], *([f"{more:,} more values were left open."] if more > 0 else [])))
 
 
 _NULL = {"type": "null"}
@@ -100,7 +100,7 @@ class _Closer:
 
     def _close_object(self, node: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
         if not node.get("properties"):
-            self._note(path, "is an empty object: nothing may stand in it.")
+            self._note(path, "is an empty object: no properties are allowed in it.")
         properties: dict[str, Any] = {}
         required = set(node.get("required", ()))
         for name, part in node.get("properties", {}).items():

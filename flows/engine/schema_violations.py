@@ -60,7 +60,7 @@ def _walk(root: dict[str, Any], place: Path, value: Any, path: Path, fits: Fits)
         return
     schema = resolve_pointer(root, format_pointer(place))
     if schema is False:
-        yield Problem(format_pointer(path), f"{format_place(path)} is not expected; leave it out.")
+        yield Problem(format_pointer(path), f"{format_place(path)} is not expected. Remove it.")
         return
     is_explained = False
     for problem in _list_own(root, schema, value, path):
@@ -73,7 +73,7 @@ def _walk(root: dict[str, Any], place: Path, value: Any, path: Path, fits: Fits)
             yield problem
     if not is_explained:
         rules = ", ".join(f"“{keyword}”" for keyword in schema)
-        yield Problem(format_pointer(path), f"{format_place(path)} breaks one of the rules {rules} of the schema.")
+        yield Problem(format_pointer(path), f"{format_place(path)} violates one of the rules {rules} of the schema.")
 
 
 def _list_own(root: dict[str, Any], schema: dict[str, Any], value: Any, path: Path) -> Iterator[Problem]:

@@ -105,11 +105,11 @@ class CompiledSchema:
             problems = list(islice(find_violations(self.schema, value), MAX_VIOLATIONS + 1))
         except ValueError:
             # Not JSON at all: half of a surrogate pair, a key that is no text, an object of Python.
-            return [Problem("", "The value holds something that JSON doesn't know.")]
+            return [Problem("", "The value contains something that JSON can't represent.")]
         except RecursionError:
             return [Problem("", "The value or its schema is nested too deeply to be checked.")]
         if len(problems) > MAX_VIOLATIONS:
-            return [*problems[:MAX_VIOLATIONS], Problem("", "More places break the schema.")]
+            return [*problems[:MAX_VIOLATIONS], Problem("", "More values violate the schema.")]
         return list(dict.fromkeys(problems))
 
 
@@ -265,11 +265,11 @@ def _describe_ref(schema: dict[str, Any], ref: str) -> str:
     if not ref.startswith("#"):
         return f"{shown} is not within this schema, and nothing else is fetched; copy what it refers to into “$defs”."
     if ref[1:2] not in ("", "/"):
-        return f"{shown} is a name; refer to a place, such as “#/$defs/name”."
+        return f"{shown} is a name; refer to a location, such as “#/$defs/name”."
     if follow_ref(schema, ref) is None:
-        return f"There is no {shown} in this schema."
+        return f"This schema has no {shown}."
     if isinstance(resolve_refs({"$ref": ref}, schema).get("$ref"), str):
-        return f"{shown} leads to nothing but references."
+        return f"{shown} leads only to other references."
     return ""
 
 
@@ -282,7 +282,7 @@ def _check_compilation(schema: dict[str, Any]) -> list[Problem]:
         return [Problem("", "The definitions refer to each other too deeply.")]
     except jsonschema_rs.ValidationError as error:
         path = format_pointer(error.instance_path)
-        what = "is no regular expression" if path.endswith("pattern") else "can't be used"
+        what = "is not a regular expression" if path.endswith("pattern") else "can't be used"
         return [Problem(path, f"This {what}: {shorten(error.message, 160)}.")]
     except (jsonschema_rs.ReferencingError, ValueError) as error:
         return [Problem("", f"The schema can't be used: {shorten(str(error), 160)}.")]

@@ -102,11 +102,11 @@ def _check_audit_counts(spec: FlowSpec) -> Iterator[Problem]:
     counts = [len(step.audits) for step in spec.steps]
     for index, count in enumerate(counts):
         if count > MAX_AUDITS:
-            message = f"A step has at most {MAX_AUDITS} audits, and these are {count}. Join some."
+            message = f"A step has at most {MAX_AUDITS} audits; this one has {count}. Merge some."
             yield Problem(f"/steps/{index}/audits", message)
     if sum(counts) > MAX_AUDITS_OF_FLOW:
-        message = f"A flow has at most {MAX_AUDITS_OF_FLOW} audits in all its steps, and these are {sum(counts):,}."
-        yield Problem("/steps", f"{message} Join some, or split the flow.")
+        message = f"A flow has at most {MAX_AUDITS_OF_FLOW} audits in all its steps; this one has {sum(counts):,}."
+        yield Problem("/steps", f"{message} Merge some, or split the flow.")
 
 
 def _check_unique(parts: Sequence[StepSpec | AuditSpec], place: str, field: str, message: str) -> Iterator[Problem]:
@@ -141,7 +141,7 @@ def _check_audit(audit: AuditSpec, registry: Registry) -> Iterator[Problem]:
     if audit.message_template is None:
         return
     if audit.message is not None:
-        message = "An audit has either a message template or a message. Remove one of them."
+        message = "An audit has a message template or a message, not both. Remove one of them."
         yield Problem("/message_template", message)
     try:
         parse_template(audit.message_template)
@@ -190,7 +190,7 @@ def check_expression(field: str, text: str, registry: Registry) -> None:
     if unknown := function.unknown_parameters(FIELD_VARIABLES[field]):
         available = ", ".join(sorted(FIELD_VARIABLES[field]))
         raise ExpressionError(
-            f"“{text}” wants the parameter “{unknown[0]}”, which is not on offer here. Available: {available}."
+            f"“{text}” takes the parameter “{unknown[0]}”, which is not available here. Available: {available}."
         )
 
 
@@ -216,14 +216,16 @@ def find_warnings(
     for index, step in enumerate(spec.steps):
         if 0 in step.include_results:
             message = (
-                f"Step {index + 1} “{step.name}” includes the results of step 0. The input never has issues, so "
-                "this shows the model nothing; use the input_expression to hand it data of the input."
+                f"Step {index + 1} “{step.name}” includes the results of step 0. The input never has "
+                "issues, so the model is shown nothing. Use the input_expression to pass data of the input."
             )
             found.append(Problem(f"/steps/{index}/include_results", message))
     paths = list(_find_path_warnings(spec))
     found += paths[:MAX_PATH_WARNINGS]
     if (more := len(paths) - MAX_PATH_WARNINGS) > 0:
-        message = f"{more} more paths lead nowhere in expressions of this flow; each field says so once you are in it."
+        message = (
+            f"{more} more paths in expressions of this flow don't exist; each field reports its own when you open it."
+        )
         found.append(Problem("/steps", message))
     return found
 
@@ -254,9 +256,7 @@ def find_price_warnings(
     if not unpriced:
         return []
     names = ", ".join(f"“{model}”" for model in unpriced)
-    return [
-        f"The price of {names} is not known: such calls count as nothing in a budget in USD. Set a budget in tokens."
-    ]
+    return [f"The price of {names} is not known: such calls count as 0 in a budget in USD. Set a budget in tokens."]
 
 
 def _has_price(model: str, providers: Providers) -> bool:

@@ -36,7 +36,7 @@ SUPPORTED = frozenset({"type", "description", "title", "enum", "const", "anyOf",
 _HINTS = {
     "allOf": "merge its parts into one schema",
     "oneOf": "write “anyOf”",
-    "default": "say in the description what to give when nothing is known",
+    "default": "say in the description what to return when nothing is known",
     "minLength": "use “pattern”, or an audit",
     "maxLength": "use “pattern”, or an audit",
     "uniqueItems": "use an audit",
@@ -65,7 +65,7 @@ def check_strict(schema: Any) -> list[Problem]:
     try:
         found = [*_check_root(schema), *_check_limits(schema)]
     except RecursionError:
-        return [Problem("", "The references of the schema lead to each other too many times.")]
+        return [Problem("", "The references of the schema refer to each other too many times.")]
     for path, node in _walk(schema):
         found += _check_node(node, path)
     problems = [Problem(format_pointer(path), message) for path, message in found]
@@ -98,19 +98,19 @@ def _check_node(node: Any, path: Path) -> Found:
     for keyword in node:
         if keyword not in SUPPORTED and (path or keyword != "$schema"):
             hint = _HINTS.get(keyword, "leave it out, or check it with an audit")
-            yield (*path, keyword), f"Strict mode doesn't know “{keyword}”; {hint}."
+            yield (*path, keyword), f"Strict mode does not support “{keyword}”; {hint}."
     if "$ref" in node:
         ref = node["$ref"]
         if isinstance(ref, str) and ref.startswith("#") and ref != "#" and not ref.startswith("#/$defs/"):
             yield (*path, "$ref"), "Strict mode follows references to “#” and “#/$defs/…” only."
         if path and (others := sorted(set(node) & SUPPORTED - {"$ref"})):
-            yield path, f"Beside “$ref” nothing else can stand; move “{others[0]}” to what it refers to."
+            yield path, f"“$ref” can't have siblings; move “{others[0]}” to what it refers to."
     elif "type" in node and not _are_types(list_types(node)) and "anyOf" not in node:
         yield (*path, "type"), f"The type must be one of {', '.join(TYPES)}."
     elif "type" in node and "anyOf" not in node:
         yield from _check_typed(node, path)
     elif "anyOf" not in node:
-        yield path, "A type is missing; strict mode can't take “anything”."
+        yield path, "A type is missing; strict mode does not allow “anything”."
 
 
 def _are_types(names: list[Any]) -> bool:
@@ -124,9 +124,9 @@ def _check_typed(node: dict[str, Any], path: Path) -> Found:
         if wanted and not wanted.intersection(types):
             yield (*path, keyword), f"“{keyword}” goes with the type {' or '.join(sorted(wanted))} only."
     if "format" in node and node["format"] not in FORMATS:
-        yield (*path, "format"), f"Strict mode knows the formats {', '.join(FORMATS)} only."
+        yield (*path, "format"), f"Strict mode supports the formats {', '.join(FORMATS)} only."
     if _looks_around(node.get("pattern")):
-        yield (*path, "pattern"), "Strict mode takes no look-ahead and no look-behind in a pattern."
+        yield (*path, "pattern"), "Strict mode does not allow look-ahead or look-behind in a pattern."
     values = _list_enum(node)
     if "enum" in node and not values:
         yield (*path, "enum"), "List at least one value."
@@ -144,7 +144,7 @@ def _check_object(node: dict[str, Any], path: Path) -> Found:
     properties, required = node.get("properties"), node.get("required")
     closing = _place_at(path, node, "additionalProperties")
     if not isinstance(properties, dict):
-        yield closing, "An object must list its “properties”; strict mode takes no free keys."
+        yield closing, "An object must list its “properties”; strict mode does not allow free keys."
         return
     if node.get("additionalProperties") is not False:
         yield closing, "Every object must have “additionalProperties”: false."
@@ -155,7 +155,7 @@ def _check_object(node: dict[str, Any], path: Path) -> Found:
         yield _place_at(path, node, "required"), message
     for index, name in enumerate(names):
         if not isinstance(name, str) or name not in properties:
-            yield (*path, "required", index), f"“{name}” is required, but is no property."
+            yield (*path, "required", index), f"“{name}” is required but is not a property."
 
 
 def _place_at(path: Path, node: dict[str, Any], keyword: str) -> Path:

@@ -91,4 +91,4 @@ class TimeBudget:
             if not timeout.expired():
                 raise
             self.expired = True
-            raise ExpressionError(f"it was broken off: {deadline.subject} took longer than {deadline.limit}.") from None
+            raise ExpressionError(f"it was aborted: {deadline.subject} took longer than {deadline.limit}.") from None

@@ -225,9 +225,9 @@ def audit_invoice_sums(output: Mapping[str, Any]) -> list[Finding]:
                     f"The {len(output['lines'])} lines add up to {total}, but the net amount is {net}: "
                     f"{abs(missing)} {'are missing' if missing > 0 else 'too much'}."
                 ),
-                "suggestions": [f"Look for a line of {missing} that was left out, such as freight or a deposit."]
+                "suggestions": [f"Check for a line of {missing} that was left out, such as freight or a deposit."]
                 if missing > 0
-                else ["Look for a line that stands twice, or for a subtotal that was taken for a line."],
+                else ["Check for a duplicate line, or for a subtotal that was read as a line."],
                 "context": {"lines": float(total), "net": float(net)},
                 "difference": float(missing),
             }

@@ -100,10 +100,10 @@ def _promise_too_much(ticket: Mapping[str, str]) -> dict[str, Any]:
 
 def _answer_carefully(ticket: Mapping[str, str]) -> dict[str, Any]:
     text = (
-        f"Dear {ticket['customer']},\n\nthank you for your message, and please excuse the trouble. I have handed your "
-        f"ticket to our {ticket['team']} team, together with everything that you wrote. A colleague looks into it and "
-        f"writes to you within {ticket['answer_within_hours']} hours. You need not do anything until then.\n\n"
-        "Kind regards\nYour support team"
+        f"Dear {ticket['customer']},\n\nthank you for your message, and please excuse the trouble. I have "
+        f"handed your ticket to our {ticket['team']} team, together with everything that you wrote. A "
+        f"colleague will check it and write to you within {ticket['answer_within_hours']} hours. You need "
+        "not do anything until then.\n\nKind regards\nYour support team"
     )
     return {"subject": f"Re: {ticket['subject']}", "body": text}
 

@@ -127,7 +127,7 @@ def _decode(source: str | bytes) -> str:
 def _parse_text(text: str) -> tuple[dict[str, Any], _Places]:
     """The document, and where its parts are. Raises ``FlowFileError`` with what keeps the text from being read."""
     if found := _UNREADABLE.search(text):
-        message = f"The character U+{ord(found[0]):04X} can't stand in a file. In double quotes write an escape."
+        message = f"The character U+{ord(found[0]):04X} is not allowed in a file. Write an escape in double quotes."
         raise _locate(text, found.start(), message)
     document, parser = _parse_json(text), _Parser(text)
     try:
@@ -154,11 +154,11 @@ def _parse_json(text: str) -> dict[str, Any] | None:
 
 def _explain_syntax(text: str, error: yaml.YAMLError) -> FlowFileError:
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
-        return FlowFileError([FileProblem("", "The file is no YAML.")])
+        return FlowFileError([FileProblem("", "The file is not valid YAML.")])
     began = f" {error.context}" if error.context else ""
     if error.context_mark is not None:
         began += f" that begins in line {text.count(chr(10), 0, error.context_mark.index) + 1}"
-    message = f"This is no YAML: {error.problem}{began}. Check the indentation, and which text needs quotes."
+    message = f"This is not valid YAML: {error.problem}{began}. Check the indentation, and which text needs quotes."
     return _locate(text, error.problem_mark.index, message)
 
 
@@ -203,7 +203,7 @@ class _Parser:
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             key = self._parse_key(event, path)
             if key in entries:
-                raise self._refuse(event, f"“{key[:60]}” stands twice here. Keep one of them.", (*path, key))
+                raise self._refuse(event, f"“{key[:60]}” occurs twice here. Remove one of them.", (*path, key))
             self.places[*path, key] = event.start_mark.index
             entries[key] = self._build(next(self._events), (*path, key))
         return entries
@@ -218,7 +218,7 @@ class _Parser:
     def _parse_key(self, event: Any, path: _Path) -> str:
         self._refuse_references(event, path)
         if not isinstance(event, yaml.ScalarEvent):
-            raise self._refuse(event, "A key is text, and here it is a list or an object.", path)
+            raise self._refuse(event, "A key must be text; this one is a list or an object.", path)
         key = str(event.value)
         if not isinstance(self._parse_scalar(event, (*path, key)), str):
             raise self._refuse(event, f"The key “{key[:60]}” is not text. Put it in quotes.", (*path, key))
@@ -255,11 +255,11 @@ def parse_plain(text: str) -> JsonScalar:
     if text in _WORDS:
         return _WORDS[text]
     if _NO_JSON_NUMBER.fullmatch(text):
-        raise ValueError(f"{text} is no number of JSON. Put it in quotes if it is text.")
+        raise ValueError(f"{text} is not a JSON number. Put it in quotes if it is text.")
     if not (_NUMBER.fullmatch(text) or _OTHER_BASE.fullmatch(text)):
         return text
     if _LEADING_ZERO.match(text):
-        raise ValueError(f"Some programs read {text[:40]} as octal. Leave out the zeros, or put text in quotes.")
+        raise ValueError(f"Some programs read {text[:40]} as octal. Remove the leading zeros, or put text in quotes.")
     value: int | float | None = None
     if not _INTEGER.fullmatch(text):
         value = int(text, 0) if _OTHER_BASE.fullmatch(text) else float(text)

@@ -12,7 +12,7 @@ def fetch_flow(name: str, *, returncode: int = 1) -> Flow:
     flow = Flow.objects.select_related("live_version").filter(name=name).first()
     if flow is None:
         names = ", ".join(Flow.objects.order_by("name").values_list("name", flat=True)) or "none"
-        raise CommandError(f"There is no flow “{name}”. Flows: {names}.", returncode=returncode)
+        raise CommandError(f"No flow is called “{name}”. Flows: {names}.", returncode=returncode)
     return flow
 
 

@@ -26,7 +26,7 @@ CHANGE_USERS = "auth.change_user"
 """Who may close an account may revoke its tokens, which is less."""
 
 HELP_TEXTS = {
-    "is_staff": "Opens the admin: flows, history and, for administrators, users. Pages of runs need a group only.",
+    "is_staff": "Gives access to the admin (flows, history and, for administrators, users). Run pages need a group.",
     "groups": "What the user may do. Each group may do all that those before it in this order may: "
     "Viewer, Operator, Editor, Administrator.",
 }
@@ -144,7 +144,7 @@ class ApiTokenAdmin(_TokenAdmin):
     fields: ClassVar[Any] = list_display
     readonly_fields: ClassVar[Any] = list_display
 
-    @admin.action(description="Revoke the chosen tokens", permissions=["change"])
+    @admin.action(description="Revoke selected tokens", permissions=["change"])
     def revoke(self, request: HttpRequest, tokens: QuerySet[ApiToken]) -> HttpResponse | None:
         """Ask for confirmation, then revoke them. Only superusers revoke those of superusers."""
         if not getattr(request.user, "is_superuser", False):
@@ -156,7 +156,7 @@ class ApiTokenAdmin(_TokenAdmin):
             context |= {"title": "Revoke tokens", "action_name": helpers.ACTION_CHECKBOX_NAME}
             return TemplateResponse(request, "admin/runs/apitoken/revoke.html", context)
         count = revoke_tokens(tokens.select_related("user"))
-        sentence = f"{formatting.format_plural(count, 'token')} revoked." if count else "None of them could be revoked."
+        sentence = f"{formatting.format_plural(count, 'token')} revoked." if count else "No token was revoked."
         self.message_user(request, sentence, messages.SUCCESS if count else messages.WARNING)
         return None
 

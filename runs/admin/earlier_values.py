@@ -80,7 +80,7 @@ def values_view(request: HttpRequest) -> HttpResponse:
     newest = Run.objects.filter(flow=flow_id).order_by("-created_at", "-pk")
     runs = list(newest.only("status", "created_at")[:MAX_RUNS_OFFERED])
     if not runs:
-        return JsonResponse({"note": "No runs of this flow yet: there are no values to show.", "runs": []})
+        return JsonResponse({"note": "No runs of this flow yet, so no values to show.", "runs": []})
     run = _choose_run(runs, wanted, names[step - 1])
     offered = [{"id": one.pk, "words": _describe_run(one)} for one in runs]
     variables = list_variables(run, names, step, field, rule.strip())

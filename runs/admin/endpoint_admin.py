@@ -70,7 +70,7 @@ class WebhookEndpointAdmin(_ModelAdmin):
         """Send each of them a message of the type ``webhook.test``."""
         for endpoint in endpoints:
             create_test(endpoint)
-            self.message_user(request, f"{endpoint}: the test is being sent; Webhooks shows what comes of it.")
+            self.message_user(request, f"{endpoint}: test requested. See the result under Webhooks.")
 
     @admin.action(description="Rotate secret", permissions=["change"])
     def rotate_secrets(self, request: HttpRequest, endpoints: QuerySet[WebhookEndpoint]) -> None:

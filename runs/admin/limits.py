@@ -28,9 +28,11 @@ class RateLimitAdmin(_ModelAdmin):
             None,
             {
                 "fields": ["model", "calls_in_flight", "requests_per_minute", "tokens_per_minute"],
-                "description": "Calls that find a limit used up wait, and their runs go back to the queue meanwhile. "
-                "Empty means no limit of that kind. Workers go by a change within seconds. Name models as flows do: "
-                "“groq:*” covers all models of the provider “groq”, an empty name all models of all providers.",
+                "description": (
+                    "Calls wait while a limit is reached, and their runs go back to the queue. Empty: no "
+                    "limit. Workers go by a change within seconds. Name models as flows do: “groq:*” covers "
+                    "all models of the provider “groq”, an empty name all models of all providers."
+                ),
             },
         ),
     ]

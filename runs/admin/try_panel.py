@@ -37,7 +37,7 @@ from runs.history.json_lines import list_json, show_invisible
 from runs.models import Run
 from runs.pages.attempt_view import view_attempt
 from runs.pages.badges import STATES
-from runs.pages.input_fields import example_input
+from runs.pages.input_form import example_input
 from runs.pages.model_request import ModelRequest, read_model_request
 from runs.request_slots import release_slot
 from runs.stored_history import build_issues, load_history

@@ -72,7 +72,7 @@ class ScopePermission(BasePermission):
         """True. Raises ``NotAuthenticated`` or ``PermissionDenied`` with a sentence otherwise."""
         if not request.user.is_authenticated:
             raise exceptions.NotAuthenticated(
-                "Send a token as “Authorization: Bearer tf_…”. The page “API tokens” makes them."
+                "Send a token as “Authorization: Bearer tf_…”. Create one on the page “API tokens”."
             )
         requirement: Requirement | None = view.find_requirement(str(request.method))
         if requirement is None:
@@ -132,7 +132,7 @@ def still_has_access(request: Request, requirement: Requirement) -> bool:
 LAST_USE_INTERVAL = timedelta(minutes=1)
 """How exactly the last use of a token is stored."""
 
-_UNKNOWN = "This token is not known. Make one on the page “API tokens”."
+_UNKNOWN = "Unknown token. Create one on the page “API tokens”."
 
 
 class ApiTokenAuthentication(TokenAuthentication):  # type: ignore[misc]  # knox ships no types

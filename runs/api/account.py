@@ -32,7 +32,7 @@ class Account(Answer):
 class AccountDetail(ApiView):
     """``/me``"""
 
-    @operation("getMe", "Read who you are", tag="Installation", requires=None, answers={200: Account})
+    @operation("getMe", "Get the current user", tag="Installation", requires=None, answers={200: Account})
     def get(self, request: Request) -> Account:
         """The account and the token that this request is let in by."""
         granted = request.user.get_all_permissions()

@@ -33,10 +33,10 @@ class AuditLogEntry(Answer):
     ip_address: TextOrNull = Field(
         validation_alias="address", description="Where the request came from; null without a request."
     )
-    action: str = Field(description="What was done: one of those of the parameter `action`, or a later one.")
-    object_kind: TextOrNull = Field(description="To what it was done: `flow`, `run`.")
-    object_id: TextOrNull = Field(description="The number of that.")
-    object_label: TextOrNull = Field(description="What that was called.")
+    action: str = Field(description="The action: one of the values of the parameter `action`, or one added later.")
+    object_kind: TextOrNull = Field(description="The kind of object, such as `flow` or `run`.")
+    object_id: TextOrNull = Field(description="The number of the object.")
+    object_label: TextOrNull = Field(description="The name of the object.")
     details: Mapping[str, Any] = Field(description="A few figures and names; no inputs, no outputs, no secrets.")
     request_id: TextOrNull = Field(description="The id of the request in the log.")
 
@@ -60,14 +60,14 @@ FilterText = Annotated[Text, Field(min_length=1, max_length=200)]
 class AuditLogQuery(RowPaging):
     """Which entries are meant."""
 
-    actor: FilterText | None = Field(None, description="Only what the user of this name did.")
+    actor: FilterText | None = Field(None, description="Only actions of the user with this name.")
     action: list[AuditAction] = Field(default_factory=list, description="Only these actions.")
     kind: Annotated[str, WithJsonSchema({"type": "string", "enum": list(KINDS)})] | None = Field(
-        None, description="Only what was done to such a thing."
+        None, description="Only actions on this kind of object."
     )
-    id: FilterText | None = Field(None, description="Only what was done to the one with this number; only with `kind`.")
-    since: Day | None = Field(None, alias="from", description="Only what was done on this day or later, in UTC.")
-    until: Day | None = Field(None, alias="to", description="Only what was done on this day or earlier, in UTC.")
+    id: FilterText | None = Field(None, description="Only actions on the object with this number; requires `kind`.")
+    since: Day | None = Field(None, alias="from", description="Only actions on this day or later, in UTC.")
+    until: Day | None = Field(None, alias="to", description="Only actions on this day or earlier, in UTC.")
 
     @field_validator("kind")
     @classmethod
@@ -80,7 +80,7 @@ class AuditLogQuery(RowPaging):
     @classmethod
     def _check_id(cls, key: str | None, info: ValidationInfo) -> str | None:
         if info.data.get("kind", "") is None:
-            raise ValueError("Numbers are those of a kind of thing: give “kind” too, such as kind=run.")
+            raise ValueError("“id” requires “kind”, such as kind=run.")
         return key
 
     @field_validator("until")

@@ -145,9 +145,9 @@ def check_query(query: QueryDict, known: Mapping[str, bool]) -> None:
     for name, values in query.lists():
         if name not in known:
             listed = ", ".join(known) or "none"
-            problems.append(Problem(name, f"There is no parameter “{name[:40]}” here; known: {listed}."))
+            problems.append(Problem(name, f"“{name[:40]}” is not a parameter of this operation; known: {listed}."))
         elif len(values) > 1 and not known[name]:
-            problems.append(Problem(name, f"“{name}” stands in the query {len(values)} times; give it once."))
+            problems.append(Problem(name, f"“{name}” occurs {len(values)} times in the query. Send it once."))
     if problems:
         raise InvalidQuery(problems)
 
@@ -326,7 +326,7 @@ def prepare_body(request: HttpRequest) -> None:
         raise ApiProblem(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
             "unsupported-media-type",
-            f"The body is encoded as “{coding[:40]}”; send it as it is, without Content-Encoding.",
+            f"The body is encoded as “{coding[:40]}”; send it without Content-Encoding.",
             headers={"Accept-Encoding": "identity"},
         )
     if request.META.get("CONTENT_LENGTH"):

@@ -45,7 +45,7 @@ LOCATION = OpenApiParameter(
     "Location",
     OpenApiTypes.URI,
     OpenApiParameter.HEADER,
-    description="Where the bulk action is read.",
+    description="The address of the bulk action.",
     response=[202],
 )
 RETRY_AFTER = OpenApiParameter(
@@ -77,7 +77,7 @@ class NewBulkAction(Body):
         None, description="All runs that match these filters, which are those of `listRuns`; `{}` means all runs."
     )
     newest: Annotated[int, Field(ge=0, lt=MAX_NUMBER), WHOLE] | None = Field(
-        None, description="With `filters`: runs of a higher number are not meant."
+        None, description="With `filters`: runs with a higher number are not included."
     )
     version: VersionName | None = Field(
         None,
@@ -85,8 +85,8 @@ class NewBulkAction(Body):
     )
     most: Annotated[int, Field(ge=1, le=MAX_STARTED), WHOLE] | None = Field(
         None,
-        description=f"For `run_again` with `filters`: only so many of the runs, the newest; {MAX_STARTED:,} if it is "
-        "left out.",
+        description=f"For `run_again` with `filters`: the maximum number of runs, newest first; {MAX_STARTED:,} "
+        "if it is left out.",
     )
 
 
@@ -95,7 +95,7 @@ class BulkNote(Answer):
 
     run: int = Field(description="The number of the run.")
     is_failure: bool = Field(
-        validation_alias="failed", description="Whether it was not possible; else there was nothing to do."
+        validation_alias="failed", description="True if it failed; false if there was nothing to do."
     )
     sentence: str = Field(description="Why.")
 
@@ -104,28 +104,28 @@ class BulkAction(Answer):
     """Something that is done to many runs, and its progress."""
 
     id: int = Field(ge=1, description="The number of the bulk action.")
-    kind: KindName = Field(description="What is done to the runs.")
-    status: WorkState = Field(description="`waiting` and `working` go on; `stopped` is what a user wanted.")
+    kind: KindName = Field(description="The action.")
+    status: WorkState = Field(description="`waiting` and `working` are in progress; `stopped` was requested by a user.")
     problem: TextOrNull = Field(description="Why it failed, in a sentence.")
-    run_count: Count | None = Field(description="How many runs are meant. They are fixed when it is requested.")
+    run_count: Count | None = Field(description="The number of selected runs, fixed when it is requested.")
     filters: ShownFilters | None = Field(
-        description="The filters that the runs were found by; null where they were chosen."
+        description="The filters that selected the runs; null if they were named one by one."
     )
     version: VersionName | None = Field(description="On which version runs are run again; null for `cancel`.")
     most: int | None = Field(description="The limit that was given for its runs.")
     label: str | None = Field(
         description="A label of the runs that it starts, by which a list finds them; null for `cancel`."
     )
-    percent: int = Field(ge=0, le=100, description="The share of its runs that is behind.")
-    done: Count = Field(description="Runs to which it was done.")
+    percent: int = Field(ge=0, le=100, description="The share of its runs that is processed.")
+    done: Count = Field(description="Runs that were cancelled or started.")
     skipped: Count = Field(description="Runs where there was nothing to do.")
-    failed: Count = Field(description="Runs where it was not possible.")
+    failed: Count = Field(description="Runs where it failed.")
     started_by: str | None = Field(description="The user who requested it.")
     created_at: datetime = Field(description="UTC.")
     started_at: datetime | None = Field(description="UTC; null until the first batch is done.")
-    ended_at: datetime | None = Field(description="UTC; null while it goes on.")
-    url: Url = Field(description="Where it is read.")
-    page_url: Url = Field(description="Its page for people.")
+    ended_at: datetime | None = Field(description="UTC; null while it is in progress.")
+    url: Url = Field(description="Its address.")
+    page_url: Url = Field(description="Its page.")
     started_runs_url: Url | None = Field(description="The list of the runs that it started; null for `cancel`.")
 
 
@@ -138,7 +138,9 @@ class BulkActionPage(Page):
 class WholeBulkAction(BulkAction):
     """A bulk action with why runs were left out."""
 
-    notes: list[BulkNote] = Field(description=f"The first {MAX_NOTES} runs that were left out, each with the reason.")
+    notes: list[BulkNote] = Field(
+        description=f"The first {MAX_NOTES} runs that were skipped or failed, each with the reason."
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -240,7 +242,7 @@ class BulkActionStop(ApiView):
         action = _load_action(action_id)
         with transaction.atomic():
             if not action.stop():
-                raise Conflict("bulk-action-ended", f"Bulk action {action_id} has ended already: it is {action.state}.")
+                raise Conflict("bulk-action-ended", f"Bulk action {action_id} has already ended: it is {action.state}.")
             log_audit_event(action=AuditAction.BULK_STOPPED, about=action, details={"done": action.done})
         return _answer(request, action)
 
@@ -254,7 +256,7 @@ def _find_contradictions(body: NewBulkAction) -> Iterator[Problem]:
         refused |= {"newest": "filters", "most": "filters"}
     for name, needed in refused.items():
         if name in given:
-            yield Problem(f"/{name}", f"This is for “{needed}” only; leave it out.")
+            yield Problem(f"/{name}", f"This is allowed only for “{needed}”. Remove it.")
 
 
 def _load_action(action_id: int) -> models.BulkAction:

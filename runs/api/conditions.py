@@ -37,14 +37,14 @@ def require_unchanged(request: Request, kind: str, *tags: str) -> None:
     wanted = _parse_tags(request, "If-Match")
     is_met = wanted is None or (tags and wanted == ["*"]) or not set(tags).isdisjoint(wanted)
     if not is_met:
-        raise _build_problem(kind, "This has changed since you read it, or is not there. Read it again.", tags)
+        raise _build_problem(kind, "This has changed since you read it, or no longer exists. Read it again.", tags)
 
 
 def require_other(request: Request, kind: str, *tags: str) -> None:
     """Raise ``ApiProblem`` (412) if ``If-None-Match`` names the first of ``tags``. Else as above."""
     unwanted = _parse_tags(request, "If-None-Match")
     if unwanted is not None and tags and _is_among(tags[0], unwanted):
-        raise _build_problem(kind, "This exists already, and the request must not change it.", tags)
+        raise _build_problem(kind, "This already exists, and the request must not change it.", tags)
 
 
 def _build_problem(kind: str, sentence: str, tags: tuple[str, ...]) -> ApiProblem:

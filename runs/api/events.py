@@ -74,9 +74,7 @@ class Position:
     def parse(cls, text: str, run_id: int) -> Position:
         """The position that an ``id`` names. Raises ``ApiProblem`` (400) for what is none of this run."""
         if not re.fullmatch(_ID, text, re.ASCII) or int(text.partition("-")[0]) != run_id:
-            sentence = (
-                f"Last-Event-ID is “{text[:60]}”, no id of run {run_id}; leave it out to start from the beginning."
-            )
+            sentence = f"Last-Event-ID is “{text[:60]}”, not an event id of run {run_id}. Leave it out to start over."
             raise ApiProblem(HTTPStatus.BAD_REQUEST, "bad-request", sentence)
         _, revision, step, number = map(int, text.removesuffix("-end").split("-"))
         return cls(run_id, revision, step, number, has_ended=text.endswith("-end"))
@@ -123,7 +121,7 @@ class RunEvents:
                     yield b": still here\n\n"
                 await asyncio.sleep(POLL_INTERVAL)
         except DatabaseError as error:
-            logger.warning("The events of run %s end: the database refused: %s", self._position.run_id, error)
+            logger.warning("The event stream of run %s ends: the database failed: %s", self._position.run_id, error)
         finally:
             self.close()
 
@@ -194,13 +192,17 @@ class RunEventList(ApiView):
                 "Last-Event-ID",
                 {"type": "string", "pattern": f"^{_ID}$"},
                 OpenApiParameter.HEADER,
-                description="The `id` of the last event that arrived: the stream goes on after it. One of another run "
-                "is a mistake (400).",
+                description=(
+                    "The `id` of the last event received; the stream continues after it. The id of another run "
+                    "is refused (400)."
+                ),
             )
         ],
         answers={
             (200, MEDIA_TYPE): OpenApiResponse(OpenApiTypes.STR, "The stream of events."),
-            204: OpenApiResponse(description="There is nothing after this `id`: the run has ended, and all was sent."),
+            204: OpenApiResponse(
+                description="No events follow this `id`: the run has ended, and all events were sent."
+            ),
         },
         problems=[404, 501],
     )
@@ -232,12 +234,12 @@ class RunEventList(ApiView):
             raise ApiProblem(
                 HTTPStatus.NOT_IMPLEMENTED,
                 "no-streams",
-                "Only an ASGI server such as uvicorn streams events; ask for the run itself from time to time instead.",
+                "Only an ASGI server such as uvicorn streams events; poll the run instead.",
             )
         if request.method == "HEAD":
             return HttpResponse(content_type=MEDIA_TYPE)
         if len(RunEvents.open) >= MAX_STREAMS:
-            sentence = "Too many streams are open. Try again in 10 seconds, or ask for the run itself."
+            sentence = "Too many streams are open. Try again in 10 seconds, or poll the run."
             headers = {"Retry-After": "10"}
             raise ApiProblem(HTTPStatus.SERVICE_UNAVAILABLE, "too-many-streams", sentence, headers=headers)
         events: Any = RunEvents(request, position, is_new=not last)

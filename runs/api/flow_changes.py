@@ -25,8 +25,10 @@ IF_MATCH = OpenApiParameter(
     "If-Match",
     str,
     OpenApiParameter.HEADER,
-    description="The `ETag` as it was read: what has changed meanwhile is left alone (412). Of a flow, the digest of "
-    "its latest version in double quotes will do, too.",
+    description=(
+        "The `ETag` of the last read; if the resource has changed since, the request is refused (412). For a "
+        "flow, the digest of its latest version in double quotes is accepted, too."
+    ),
 )
 
 
@@ -36,7 +38,7 @@ def create_flow(request: Request, spec: FlowSpec, note: str) -> StoredFlow:
     # Another request that takes the name at the same moment waits here, or is waited for.
     _, is_new = FlowRow.objects.get_or_create(name=spec.name)
     if not is_new:
-        sentence = f"There is a flow “{spec.name}” already. Send a PUT request to its address to change it."
+        sentence = f"A flow “{spec.name}” already exists. To change it, send a PUT request to its address."
         raise Conflict("name-taken", sentence)
     return _store_first_version(request, spec, note)
 
@@ -62,7 +64,7 @@ def store_flow(request: Request, spec: FlowSpec, query: ChangedFlowQuery) -> tup
     if is_made:
         messages.append(f"Saved version {version.number} through the API.")
     elif version.flow.revision != flow.revision:
-        messages.append(f"Saved through the API what version {version.number} holds.")
+        messages.append(f"Saved through the API, unchanged from version {version.number}.")
     if query.make_live and version.flow.live_version_id != version.pk:
         version.flow.make_live(version)
         messages.append(f"Made version {version.number} live.")
@@ -101,7 +103,7 @@ def delete_flow(request: Request, name: str) -> None:
     # A run that is started meanwhile waits, and then finds no flow.
     flow = _lock_read_flow(request, name)
     if is_referred_to(flow):
-        raise Conflict("has-runs", f"“{name}” has runs, and history is kept. Archive the flow instead.")
+        raise Conflict("has-runs", f"“{name}” has runs, so it can’t be deleted. Archive the flow instead.")
     log_change(request, flow, "Deleted through the API, with all its versions.", action=DELETION)
     flow.delete()
 
@@ -114,7 +116,7 @@ def delete_version(request: Request, name: str, number: int) -> None:
     if flow.live_version_id == version.pk:
         raise Conflict("is-live", f"Version {number} of “{name}” is live. Make another version live first.")
     if is_referred_to(version):
-        sentence = f"Version {number} of “{name}” has runs, and they are kept with the definition that they used."
+        sentence = f"Version {number} of “{name}” has runs, which need its definition. It can’t be deleted."
         raise Conflict("has-runs", sentence)
     log_change(request, version, "Deleted through the API.", action=DELETION)
     version.delete()

@@ -28,7 +28,7 @@ class FlowSettingsDetail(ApiView):
 
     @operation(
         "getFlowSettings",
-        "Read how a flow is run here",
+        "Get the settings of a flow",
         tag="Flows",
         requires=READ_FLOWS,
         parameters=[ETAG],
@@ -43,7 +43,7 @@ class FlowSettingsDetail(ApiView):
 
     @operation(
         "changeFlowSettings",
-        "Change how a flow is run here",
+        "Change the settings of a flow",
         tag="Flows",
         requires=CHANGE_FLOWS,
         parameters=[IF_MATCH, ETAG],
@@ -74,7 +74,7 @@ def _change(request: Request, flow: FlowRow, body: ChangedSettings) -> None:
             changes[name] = f"{name} {'none' if old is None else old} → {'none' if new is None else new}"
             setattr(flow, name, new)
     if flow.keep_days and flow.keep_outputs_days and flow.keep_outputs_days > flow.keep_days:
-        sentence = f"Outputs can’t be kept longer than their runs: give {flow.keep_days:,} days or fewer, or null."
+        sentence = f"Outputs can’t be kept longer than their runs: send at most {flow.keep_days:,} days, or null."
         raise InvalidBody([Problem("/keep_outputs_days", sentence)])
     if changes:
         flow.save()

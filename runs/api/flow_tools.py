@@ -88,7 +88,7 @@ class PreviewStep(FlowTool):
 
     @operation(
         "previewFlowStep",
-        "See the request of a step",
+        "Preview the request of a step",
         tag="Flows",
         requires=CHANGE_FLOWS,
         body=StepTrial,
@@ -111,7 +111,7 @@ class TryAudits(FlowTool):
 
     @operation(
         "tryFlowAudits",
-        "Have an output audited",
+        "Audit an output",
         tag="Flows",
         requires=CHANGE_FLOWS,
         body=AuditTrial,
@@ -145,7 +145,7 @@ def build_trial(request: Request, body: StepTrial) -> Trial:
     spec = parse_flow_document(body.document.model_extra or {}, "/document")
     spec = resolve_spec(freeze_schemas(spec, registry), default_model_settings(), build_providers())
     if body.step > len(spec.steps):
-        raise InvalidBody([Problem("/step", f"There is no step {body.step}: the flow has {len(spec.steps)}.")])
+        raise InvalidBody([Problem("/step", f"Step {body.step} does not exist: the flow has {len(spec.steps)}.")])
     try:
         if body.run is None:
             return try_on_values(spec, body.step, body.input or {}, _parse_outputs(body.outputs or {}, body.step))
@@ -160,7 +160,7 @@ def build_trial(request: Request, body: StepTrial) -> Trial:
 def _parse_outputs(outputs: Mapping[str, Any], step: int) -> dict[int, dict[str, Any] | None]:
     before = {str(position): position for position in range(1, step)}
     if unknown := [name for name in outputs if name not in before]:
-        sentence = f"Outputs are named by the numbers of the steps before step {step}."
+        sentence = f"The keys of “outputs” must be the numbers of steps before step {step}."
         raise InvalidBody([Problem(format_pointer(["outputs", name]), sentence) for name in unknown])
     return {before[name]: output for name, output in outputs.items()}
 

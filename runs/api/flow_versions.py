@@ -167,7 +167,7 @@ def _find_other(flow: FlowRow, new: VersionRow, against: str | None) -> VersionR
         wanted = {"number__lt": new.number} if against is None else {"number": int(against)}
         found = flow.versions.filter(**wanted).first()
     if found is None:
-        sentence = "There is no such version of this flow, or none before this one; name another."
+        sentence = "This version does not exist, or has no version before it. Name another."
         raise InvalidQuery([Problem("against", sentence)])
     return found
 

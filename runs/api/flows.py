@@ -49,7 +49,7 @@ IF_NONE_MATCH = OpenApiParameter(
     "If-None-Match",
     str,
     OpenApiParameter.HEADER,
-    description="`*` creates the flow only if there is none of this name (else 412).",
+    description="`*` creates the flow only if no flow has this name (else 412).",
 )
 STORED_TAG = OpenApiParameter(
     "ETag", str, OpenApiParameter.HEADER, response=[200, 201], description="That of the flow as it is read now."
@@ -189,7 +189,7 @@ class UnarchiveFlow(ApiView):
 
     @operation(
         "takeFlowOut",
-        "Take a flow out of the archive",
+        "Unarchive a flow",
         tag="Flows",
         requires=CHANGE_FLOWS,
         parameters=[IF_MATCH],
@@ -207,7 +207,7 @@ def _set_archived(flow: FlowRow, is_archived: bool) -> str:
         return ""
     flow.is_archived = is_archived
     flow.save(update_fields=["is_archived", "updated_at"])
-    return "Archived." if is_archived else "Taken out of the archive."
+    return "Archived." if is_archived else "Unarchived."
 
 
 urls: list[URLPattern] = [

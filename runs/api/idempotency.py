@@ -101,7 +101,7 @@ def _lock(request: Request, key: str) -> None:
 
 def build_in_use_problem() -> ApiProblem:
     """The answer to a request whose key another one holds that takes too long."""
-    sentence = "The first request with this Idempotency-Key is still under way; ask again in a moment."
+    sentence = "The first request with this Idempotency-Key is still in progress. Try again in a moment."
     return ApiProblem(HTTPStatus.CONFLICT, "idempotency-key-in-use", sentence, headers={"Retry-After": "1"})
 
 
@@ -110,7 +110,7 @@ def _replay(stored: IdempotentRequest, request: Request) -> HttpResponse:
         raise Conflict(
             "idempotency-key-reused",
             f"The Idempotency-Key “{stored.key[:40]}” was sent with another request in the last 24 hours; "
-            "take a new key for each thing to be made.",
+            "use a new key for each request.",
         )
     headers = {**stored.headers, "Idempotency-Replayed": "true"}
     return HttpResponse(stored.body, status=stored.status, headers=headers)
@@ -137,7 +137,7 @@ def _render(response: HttpResponseBase, request: Request) -> HttpResponse:
         response.accepted_media_type = str(request.accepted_media_type)
         vars(response)["renderer_context"] = {}
         response.render()
-    assert isinstance(response, HttpResponse), "A stream can't be answered twice."
+    assert isinstance(response, HttpResponse), "A stream can't be sent twice."
     return response
 
 

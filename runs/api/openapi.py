@@ -30,11 +30,10 @@ IDEMPOTENCY_KEY = _header(
 PREFER = _header(
     "Prefer",
     str,
-    "`wait=30` waits up to so many seconds for the end of the run, and answers 200 with the finished run if it ends in "
-    "time.",
+    ("`wait=30` waits up to 30 seconds for the run to end, and answers 200 with the finished run if it ends in time."),
 )
-LOCATION = _header("Location", OpenApiTypes.URI, "Where the run is read.", 200, 202)
-LOCATION_OF_MANY = _header("Location", OpenApiTypes.URI, "Where the runs are listed.", 202)
+LOCATION = _header("Location", OpenApiTypes.URI, "The address of the run.", 200, 202)
+LOCATION_OF_MANY = _header("Location", OpenApiTypes.URI, "The address of the list of runs.", 202)
 RETRY_AFTER = _header("Retry-After", int, "Seconds after which it may be read again.", 202)
 APPLIED = _header("Preference-Applied", str, "How long the request may have waited.", 200, 202)
 REPLAYED = _header(
@@ -53,15 +52,14 @@ _EACH = (400, 401, 403, 406, 413, 429, 503)
 _EACH_WITH_BODY = (408, 411, 415, 422)
 _PLACES = {"index": "The number of the step; 0 is the input.", "name": "The name of the flow."}
 _HEADERS = {
-    "RateLimit-Policy": 'How many requests there may be in how many seconds, such as `"reads";q=12000;w=60`. Reading '
+    "RateLimit-Policy": 'How many requests are allowed in how many seconds, such as `"reads";q=12000;w=60`. Reading '
     "and writing are counted apart.",
-    "RateLimit": "How many of them are left, and in how many seconds all will be there again, such as "
-    '`"reads";r=11997;t=41`.',
+    "RateLimit": 'How many are left, and in how many seconds the count is reset, such as `"reads";r=11997;t=41`.',
     "Link": "The pages before and after this one, as far as there are any: `rel` is `prev` or `next`.",
-    "Retry-After": "Seconds after which to ask again, if that is known.",
+    "Retry-After": "Seconds after which to try again, if known.",
     "WWW-Authenticate": "How to sign in: `Bearer`.",
     "Accept-Encoding": "`identity`, if the body was compressed.",
-    "ETag": "Stands for what is there now, if anything is.",
+    "ETag": "Identifies the current state, if the resource exists.",
 }
 _QUOTA = ("RateLimit-Policy", "RateLimit")
 _OF_PROBLEMS = {
@@ -112,7 +110,7 @@ def _complete_operation(method: str, operation: dict[str, Any]) -> None:
         answers["200"]["headers"].update(_refer_to("Link"))
     if method == "get" and "ETag" in answers["200"]["headers"]:
         parameters.append(_KNOWN)
-        answers["304"] = {"description": "It is the same as before.", "headers": answers["200"]["headers"]}
+        answers["304"] = {"description": "It has not changed.", "headers": answers["200"]["headers"]}
     problems = {int(status) for status in answers if int(status) >= HTTPStatus.BAD_REQUEST} | {*_EACH}
     problems.update(_EACH_WITH_BODY if method in ("post", "put", "patch") else ())
     for status in problems:

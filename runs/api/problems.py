@@ -98,7 +98,7 @@ KINDS = {
 """The types of problems that a status alone explains; others are named where they are raised."""
 
 
-_MESSAGES = {"missing": "This is missing.", "extra_forbidden": "There is no field of this name."}
+_MESSAGES = {"missing": "This is missing.", "extra_forbidden": "Unknown field."}
 """By the type of an error, where pydantic's own message says less."""
 
 
@@ -175,7 +175,7 @@ def _translate(error: Exception) -> ApiProblem:
         case ProblemsError():
             return InvalidBody(error.problems)
         case Http404() | exceptions.NotFound():
-            status, sentence = HTTPStatus.NOT_FOUND, "There is nothing here."
+            status, sentence = HTTPStatus.NOT_FOUND, "Not found: nothing exists at this address."
         case RequestDataTooBig() | TooManyFilesSent() | TooManyFieldsSent():
             status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
             sentence = "The body is too large, or the query has too many parameters."
@@ -189,7 +189,7 @@ def _translate(error: Exception) -> ApiProblem:
         case exceptions.NotAcceptable():
             given = ", ".join(dict.fromkeys(str(renderer.media_type) for renderer in error.available_renderers or ()))
             status = HTTPStatus.NOT_ACCEPTABLE
-            sentence = f"Nothing that the header “Accept” names is given here; ask for {given} or */*."
+            sentence = f"No media type in the header “Accept” is available; use {given} or */*."
         case exceptions.APIException():
             challenge = getattr(error, "auth_header", None)
             headers = {"WWW-Authenticate": str(challenge)} if challenge else {}
@@ -202,13 +202,13 @@ def _translate(error: Exception) -> ApiProblem:
             _log.error("The database is not available.", exc_info=error)
             status, sentence = HTTPStatus.SERVICE_UNAVAILABLE, "The database is not available. Try again soon."
         case _:
-            status, sentence = HTTPStatus.INTERNAL_SERVER_ERROR, "ToolFlow failed. The server’s log says why."
+            status, sentence = HTTPStatus.INTERNAL_SERVER_ERROR, "Internal error. See the server’s log."
     return ApiProblem(status, KINDS[status], sentence, headers=headers)
 
 
 _SENTENCES = {
-    HTTPStatus.METHOD_NOT_ALLOWED: "This address doesn’t take this method; "
-    "the header “Allow” names those that it takes.",
-    HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "The header “Content-Type” names nothing that is read here; send "
-    "application/json, or YAML where the reference says so.",
+    HTTPStatus.METHOD_NOT_ALLOWED: "This address does not allow this method. See the header “Allow”.",
+    HTTPStatus.UNSUPPORTED_MEDIA_TYPE: (
+        "The media type in “Content-Type” is not supported; send application/json, or YAML where the reference says so."
+    ),
 }

@@ -39,7 +39,7 @@ class CsvRenderer(JsonRenderer):
 class ExportQuery(Query):
     """What an export holds."""
 
-    format: Format | None = Field(None, description="Wins over the header `Accept`.")
+    format: Format | None = Field(None, description="Overrides the header `Accept`.")
     attempts: Literal["all", "none"] = Field(
         "none",
         description="`all` brings all steps, attempts, outputs, issues, requests and usage along; JSON Lines only.",
@@ -74,7 +74,7 @@ class RunExportView(ApiView):
         format: Format = query.format or ("csv" if request.accepted_renderer.format == "csv" else "jsonl")
         has_attempts = query.attempts == "all"
         if has_attempts and format == "csv":
-            problem = Problem("attempts", "CSV has one row for each run; attempts come with JSON Lines.")
+            problem = Problem("attempts", "CSV has one row per run and no attempts; use JSON Lines.")
             raise InvalidQuery([problem])
         try:
             return export_runs(request._request, filters, format=format, has_attempts=has_attempts)

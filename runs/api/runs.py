@@ -218,7 +218,7 @@ class RunCancel(ApiView):
         if run is None:
             raise Http404
         if not cancel_run(run=run) and run.status != RunStatus.CANCELLED:
-            raise Conflict("run-ended", f"Run {run_id} has ended already: it {_ENDINGS[run.status]}.")
+            raise Conflict("run-ended", f"Run {run_id} has already ended: it {_ENDINGS[run.status]}.")
         headers = {} if run.has_ended else {"Retry-After": "1"}
         return Response(_load(request, run_id, _HEAD), 202, headers=headers)
 
@@ -231,7 +231,7 @@ class RunAgain(ApiView):
 
     @_operation(
         "runAgain",
-        "Run a run again",
+        "Re-run a run",
         requires=RERUN_RUNS,
         parameters=_START_HEADERS,
         body=Rerun,
@@ -319,9 +319,9 @@ def _rerun(request: Request, source: RunRow, body: Rerun) -> Response:
     """Start a run like ``source`` but for what the body says. Raises as ``_start_run``."""
     given = body.model_fields_set
     if source.outputs_removed_at is not None and "input" not in given:
-        raise Conflict("outputs-removed", f"Run {source.pk} can’t be run again: {REMOVED_INPUT} Give an input.")
+        raise Conflict("outputs-removed", f"Run {source.pk} can’t be re-run: {REMOVED_INPUT} Send an input.")
     if "webhook_url" not in given and source.webhook_url and (problem := find_obstacle(source.webhook_url)):
-        raise InvalidBody([Problem("/webhook_url", f"That of run {source.pk} can’t be notified any more: {problem}")])
+        raise InvalidBody([Problem("/webhook_url", f"That of run {source.pk} is no longer allowed: {problem}")])
     terms = {
         "priority": Priority(source.priority),
         "webhook_url": source.webhook_url,
@@ -367,7 +367,7 @@ def _load_flow(name: str, number: int | None) -> tuple[Flow, FlowVersion | None]
     flows = Flow.objects.select_related("live_version").only("name", "title", "is_archived", *of_version)
     flow = flows.filter(name=name).first()
     if flow is None:
-        raise InvalidBody([Problem("/flow", f"There is no flow “{name}”.")])
+        raise InvalidBody([Problem("/flow", f"No flow is called “{name}”.")])
     return flow, None if number is None else _load_version(flow, number)
 
 

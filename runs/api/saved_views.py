@@ -30,7 +30,7 @@ from runs.models.saved_view import MAX_NAME_LENGTH, NameTakenError, TooManyViews
 
 TAG = "Saved views"
 LOCATION = OpenApiParameter(
-    "Location", OpenApiTypes.URI, OpenApiParameter.HEADER, description="Where the view is read.", response=[201]
+    "Location", OpenApiTypes.URI, OpenApiParameter.HEADER, description="The address of the view.", response=[201]
 )
 EXAMPLE = OpenApiExample(
     "What failed",
@@ -46,10 +46,10 @@ class NewView(Body):
         Text,
         AfterValidator(parse_name),
         WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_NAME_LENGTH}),
-    ] = Field(description="Its name; each of your names once.")
+    ] = Field(description="Its name, unique among your views.")
     filters: Filters = Field(description="The filters, those of `listRuns`; at least one.")
     is_shared: bool = Field(
-        False, description="Whether all users who may see runs see it; takes the permission to change runs."
+        False, description="Whether all users who may see runs see it; requires the permission to change runs."
     )
 
 
@@ -58,13 +58,13 @@ class SavedView(Answer):
 
     id: int = Field(ge=1, description="The number of the view.")
     name: str = Field(description="Its name.")
-    created_by: str = Field(description="The user who keeps it; only that user can delete it.")
+    created_by: str = Field(description="Its owner; only the owner can delete it.")
     is_shared: bool = Field(description="Whether all users who may see runs see it.")
     filters: ShownFilters = Field(description="The filters.")
     created_at: datetime = Field(description="UTC.")
-    url: Url = Field(description="Where it is read.")
-    page_url: Url = Field(description="Where people see the runs that match.")
-    runs_url: Url = Field(description="The list of the runs that match.")
+    url: Url = Field(description="Its address.")
+    page_url: Url = Field(description="The page with the matching runs.")
+    runs_url: Url = Field(description="The address of the matching runs in the API.")
 
 
 class SavedViewPage(Page):
@@ -101,7 +101,7 @@ class SavedViewList(ApiView):
         """Keeps filters under a name, beside the list of runs. Each user may keep 50."""
         filters = parse_filter_fields(body.filters)
         if filters.is_empty:
-            raise InvalidBody([Problem("/filters", "A view has filters: without any it is the list itself.")])
+            raise InvalidBody([Problem("/filters", "A view needs at least one filter.")])
         if body.is_shared:
             require_permission(request, CHANGE_RUNS.permission)
         try:

@@ -18,9 +18,9 @@ _HEADERS = {
     "There are several while a previous secret counts, and for an address that run and endpoint have in common.",
 }
 _ANSWERS = {
-    "2XX": "It has arrived. Answer within 15 seconds, and do the work afterwards.",
-    "410": "The receiver wants to hear no more of this run: it is not tried again.",
-    "default": "It is tried again, eight times in all, with growing waits, not before the time of `Retry-After`.",
+    "2XX": "Received. Answer within 15 seconds and process the message afterwards.",
+    "410": "The receiver refuses this message for good: it is not tried again.",
+    "default": "It is tried up to eight times with growing delays, and never before `Retry-After`.",
 }
 
 
@@ -37,7 +37,7 @@ def describe_webhooks(schema: dict[str, Any]) -> None:
     kind = {"type": "string", "enum": [event.value for event in RUN_EVENTS], "description": "What has happened."}
     shapes["RunMessage"] = {
         "type": "object",
-        "description": "What a receiver is sent: that a run has ended, and the run.",
+        "description": "The message: that a run has ended, and the run.",
         "properties": {
             "type": kind,
             "timestamp": {"type": "string", "format": "date-time", "description": "When the run ended."},

@@ -64,7 +64,7 @@ class FlowStatisticsView(ApiView):
 
     @operation(
         "getFlowStatistics",
-        "Read how the runs of a flow went",
+        "Read the statistics of a flow",
         tag="Statistics",
         requires=READ_RUNS,
         query=FlowStatisticsQuery,
@@ -158,11 +158,13 @@ class UsageStatisticsView(ApiView):
         """
         flow = None if query.flow is None else Flow.objects.filter(name=query.flow).only("pk", "name").first()
         if flow is None and query.flow is not None:
-            raise InvalidQuery([Problem("flow", "There is no such flow.")])
+            raise InvalidQuery([Problem("flow", "This flow does not exist.")])
         scope = _build_scope(query, flow, query.model)
         groups = fetch_usage(scope, query.group_by, limit=MAX_ITEMS + 1)
         if len(groups) > MAX_ITEMS:
-            sentence = f"This makes more than {MAX_ITEMS:,} items: ask for fewer days, filter, or group by less."
+            sentence = (
+                f"The result has more than {MAX_ITEMS:,} items. Request fewer days, filter, or group by fewer keys."
+            )
             raise InvalidQuery([Problem("group_by", sentence)])
         # Versions are numbered within their flow.
         wanted = {*query.group_by, FLOW} if VERSION in query.group_by else {*query.group_by}
@@ -182,7 +184,7 @@ class OverviewView(ApiView):
 
     @operation(
         "getOverview",
-        "Read what goes on now, and today beside the 7-day median",
+        "Read current activity, and today against the 7-day median",
         tag="Statistics",
         requires=READ_RUNS,
         query=OverviewQuery,
@@ -233,7 +235,7 @@ def _build_scope(query: SpanQuery, flow: Flow | None, model: str | None = None) 
     if query.version is not None:
         version_id = FlowVersion.objects.filter(flow=flow, number=query.version).values_list("pk", flat=True).first()
         if version_id is None:
-            raise InvalidQuery([Problem("version", "There is no version of this number; give its flow, too.")])
+            raise InvalidQuery([Problem("version", "This version does not exist. Send its flow, too.")])
     return Scope(first, last, query.is_simulated, flow, version_id, model)
 
 

@@ -60,7 +60,7 @@ MAX_TRIES = 50
 _operation = partial(operation, tag="Webhooks")
 _send = partial(_operation, parameters=[IDEMPOTENCY_KEY, RETRY_AFTER, REPLAYED], body=Nothing, problems=[404, 409])
 _LOCATION = OpenApiParameter(
-    "Location", OpenApiTypes.URI, OpenApiParameter.HEADER, description="Where it is read.", response=[201]
+    "Location", OpenApiTypes.URI, OpenApiParameter.HEADER, description="Its address.", response=[201]
 )
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -102,7 +102,7 @@ class EndpointList(ApiView):
         """
         flow = Flow.objects.filter(name=body.flow).first() if body.flow else None
         if body.flow and flow is None:
-            raise InvalidBody([Problem("/flow", "There is no flow of this name.")])
+            raise InvalidBody([Problem("/flow", "No flow has this name.")])
         row = EndpointRow(
             url=body.webhook_url,
             flow=flow,
@@ -169,7 +169,7 @@ class EndpointTest(ApiView):
         "testWebhookEndpoint",
         "Send a test to a webhook endpoint",
         requires=CHANGE_ENDPOINTS,
-        answers={202: OpenApiResponse(WholeDelivery, "It is about to be sent.")},
+        answers={202: OpenApiResponse(WholeDelivery, "It will be sent shortly.")},
     )
     @idempotent
     def post(self, request: Request, endpoint_id: int, body: Nothing) -> HttpResponseBase:
@@ -198,7 +198,7 @@ class EndpointRotation(ApiView):
         try:
             rotate_secret(row, ends_previous=body.again)
         except RotatedRecentlyError as error:
-            raise Conflict("secret-changed-lately", f"{error} Say “again” if that is meant.") from error
+            raise Conflict("secret-changed-lately", f"{error} Send “again” to do so.") from error
         return RotatedSecret.model_validate({"secret": derive_secret(row), "previous_until": find_overlap_end(row)})
 
 
@@ -208,7 +208,7 @@ def _save(row: EndpointRow, fields: Collection[str] | None = None) -> None:
         with transaction.atomic():
             row.save(update_fields=fields)
     except IntegrityError:
-        raise Conflict("endpoint-exists", "There is an endpoint with this address and flow already.") from None
+        raise Conflict("endpoint-exists", "An endpoint with this URL and flow already exists.") from None
 
 
 def _fetch_endpoint(endpoint_id: int) -> Any:
@@ -261,7 +261,7 @@ class DeliveryList(ApiView):
         if query.flow is not None:
             flow_id = Flow.objects.filter(name=query.flow).values_list("pk", flat=True).first()
             if flow_id is None:
-                raise InvalidQuery([Problem("flow", "There is no flow of this name.")])
+                raise InvalidQuery([Problem("flow", "No flow has this name.")])
             rows = rows.filter(flow=flow_id)
         page = fetch_page(rows, query, is_descending=True)
         items = [Delivery.model_validate(one) for one in _describe_deliveries(request, page.rows)]
@@ -290,7 +290,7 @@ class DeliveryAgain(ApiView):
         "sendWebhookAgain",
         "Send a webhook again",
         requires=CHANGE_RUNS,
-        answers={202: OpenApiResponse(WholeDelivery, "It is about to be sent.")},
+        answers={202: OpenApiResponse(WholeDelivery, "It will be sent shortly.")},
     )
     @idempotent
     def post(self, request: Request, delivery_id: int, body: Nothing) -> HttpResponseBase:
@@ -299,7 +299,7 @@ class DeliveryAgain(ApiView):
         Refused with 409 while a try is under way.
         """
         if not send_again(_fetch_delivery(delivery_id)):
-            raise Conflict("being-sent", f"Delivery {delivery_id} is being sent at this moment; see what comes of it.")
+            raise Conflict("being-sent", f"Delivery {delivery_id} is being sent. Read it again for the result.")
         return _answer_sent(request, delivery_id)
 
 

@@ -39,7 +39,7 @@ class AuditAction(models.TextChoices):
     GROUP_ADDED = "group_added", "Added a group"
     GROUP_CHANGED = "group_changed", "Changed a group"
     GROUP_DELETED = "group_deleted", "Deleted a group"
-    RIGHTS_CHANGED = "rights_changed", "Changed what somebody may do"
+    RIGHTS_CHANGED = "rights_changed", "Changed permissions"
 
     TOKEN_MADE = "token_made", "Created a token"
     TOKEN_REVOKED = "token_revoked", "Revoked a token"
@@ -50,7 +50,7 @@ class AuditAction(models.TextChoices):
     FLOW_PUBLISHED = "flow_published", "Published a version"
     FLOW_MADE_LIVE = "flow_made_live", "Made a version live"
     FLOW_ARCHIVED = "flow_archived", "Archived a flow"
-    FLOW_TAKEN_OUT = "flow_taken_out", "Took a flow out of the archive"
+    FLOW_TAKEN_OUT = "flow_taken_out", "Unarchived a flow"
     FLOW_DELETED = "flow_deleted", "Deleted a flow"
     FLOW_EXPORTED = "flow_exported", "Exported flows"
     VERSION_DELETED = "version_deleted", "Deleted a version"
@@ -78,8 +78,8 @@ class AuditAction(models.TextChoices):
     LIMIT_CHANGED = "limit_changed", "Changed a limit"
     LIMIT_DELETED = "limit_deleted", "Deleted a limit"
 
-    TRAIL_EXPORTED = "trail_exported", "Exported the trail"
-    TRAIL_PURGED = "trail_purged", "Deleted old entries of the trail"
+    TRAIL_EXPORTED = "trail_exported", "Exported the audit log"
+    TRAIL_PURGED = "trail_purged", "Deleted old audit log entries"
 
 
 def log_audit_event(

@@ -54,7 +54,7 @@ def work_on(action_id: int, timeout: float = TASK_TIMEOUT) -> None:
         with transaction.atomic():
             action = BulkAction.objects.select_for_update().get(pk=action_id)
             if action.is_unfinished:
-                action.end(WorkState.FAILED, "ToolFlow failed; the log says why. What was done stays done.")
+                action.end(WorkState.FAILED, "Internal error; see the log. What was already done is kept.")
 
 
 def send_task(action_id: int) -> None:
@@ -99,9 +99,9 @@ def _cancel_runs(action: BulkAction, run_ids: Sequence[int]) -> None:
         if run is None:
             action.note(run_id=run_id, is_failure=True, sentence=f"Run #{run_id} no longer exists.")
         elif run.has_ended:
-            action.note(run_id=run_id, is_failure=False, sentence="It had ended already.")
+            action.note(run_id=run_id, is_failure=False, sentence="It had already ended.")
         elif run.cancel_requested:
-            action.note(run_id=run_id, is_failure=False, sentence="It was being cancelled already.")
+            action.note(run_id=run_id, is_failure=False, sentence="It was already being cancelled.")
         elif run.request_cancel():
             action.done += 1
 
@@ -156,6 +156,6 @@ def _start_run(action: BulkAction, run: Run, versions: Mapping[int, FlowVersion]
     except (OperationalError, InterfaceError):
         raise
     except Exception:
-        logger.exception("Run %s can't be run again.", run.pk)
-        return "ToolFlow failed to start it; the log says why."
+        logger.exception("Run %s can't be re-run.", run.pk)
+        return "Internal error when starting it; see the log."
     return ""

@@ -34,7 +34,7 @@ Lines = list[tuple[int, dict[str, Any]]]
 def run_batch(
     context: typer.Context,
     flow: options.FLOW,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="An input in each line, as JSON; - for standard input.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="One JSON input per line; - for standard input.")],
     *,
     wait: options.WAIT = False,
     output: OUTPUT = None,
@@ -81,7 +81,7 @@ def _read_inputs(file: str) -> Lines:
     lines = enumerate(text.split("\n"), start=1)
     inputs = [(number, options.parse_object(line, f"{name}, line {number}")) for number, line in lines if line.strip()]
     if not inputs:
-        raise ClientError("There is no input in the file: it should have a JSON object in each line.")
+        raise ClientError("The file has no inputs: write one JSON object per line.")
     return inputs
 
 

@@ -58,9 +58,15 @@ def rerun_runs(
     context: typer.Context,
     run_ids: options.RUN_IDS = None,
     *,
-    live: Annotated[bool, typer.Option("--live", help="On the live version, not on the one that each had.")] = False,
-    input: Annotated[str | None, typer.Option("--input", "-i", metavar="@FILE", help="Another, for one run.")] = None,
-    most: Annotated[int | None, typer.Option("--most", min=1, help="With filters: how many, newest first.")] = None,
+    live: Annotated[
+        bool, typer.Option("--live", help="Use the live version instead of the version that each run used.")
+    ] = False,
+    input: Annotated[
+        str | None, typer.Option("--input", "-i", metavar="@FILE", help="Another input, for a single run.")
+    ] = None,
+    most: Annotated[
+        int | None, typer.Option("--most", min=1, help="With filters: the maximum number, newest first.")
+    ] = None,
     every: options.ALL = False,
     yes: options.YES = False,
     wait: options.WAIT = False,
@@ -76,7 +82,7 @@ def rerun_runs(
     if input is not None and len(run_ids or ()) != 1:
         raise ClientError("--input is for a single run: name its number.")
     if run_ids and most is not None:
-        raise ClientError("--most is for filters; with numbers, exactly those runs are run again.")
+        raise ClientError("--most works with filters only; with numbers, exactly those runs are re-run.")
     server = options.connect(context)
     terms: dict[str, Any] = {"version": "live" if live else "same"}
     if run_ids and len(run_ids) == 1:
@@ -96,7 +102,7 @@ def rerun_runs(
 
 def _validate_choice(run_ids: list[int] | None, filters: dict[str, Any], every: bool) -> None:
     if (bool(run_ids), bool(filters), every).count(True) != 1:
-        raise ClientError("Name runs by their numbers, choose them by filters such as --flow, or say --all.")
+        raise ClientError("Name runs by number, select them with filters such as --flow, or use --all.")
 
 
 def _begin_action(
@@ -119,7 +125,7 @@ def _begin_action(
     query = {"status": ",".join(STATUSES[kind]), **filters}
     runs = [run for run in server.iterate("runs", MAX_COUNTED, **query) if run["status"] in STATUSES[kind]]
     if not runs:
-        terminal.print_line("There are no such runs.", is_error=True)
+        terminal.print_line("No matching runs.", is_error=True)
         if as_json:
             terminal.print_json({"kind": kind, "count": 0, "done": 0})
         raise typer.Exit(SUCCEEDED)
@@ -141,7 +147,7 @@ def _confirm(kind: str, runs: Sequence[dict[str, Any]]) -> None:
     verb = "Cancel" if kind == CANCEL else "Run again"
     question = f"{verb} {terminal.format_count(len(runs), 'run')}{more}{price} (the newest: {newest})?"
     if not sys.stdin.isatty():
-        raise ClientError(f"{question} There is no terminal to ask; --yes does it without a question.")
+        raise ClientError(f"{question} Confirmation needs a terminal; use --yes to skip it.")
     terminal.write(f"{question} [y/N] ", is_error=True)
     if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
         raise ClientError("Nothing is done.")
@@ -152,7 +158,7 @@ def _report_action(server: Server, action: dict[str, Any], *, wait: bool, as_jso
     title = f"Bulk action {action['id']}"
     if wait:
         server.is_waiting = True
-        remark = f"{title} goes on; it can be stopped at {action['page_url']}"
+        remark = f"{title} continues; stop it at {action['page_url']}"
         with terminal.print_on_interrupt(remark), terminal.show_progress() as show:
             while action["status"] in UNFINISHED:
                 show(f"{title}: {action['done']:,} of {action['run_count']:,}", action["percent"], 100)

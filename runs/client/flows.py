@@ -45,7 +45,7 @@ _LATEST = Annotated[int | None, typer.Argument(metavar="VERSION", min=1, help="I
 @commands.command("list")
 def list_flows(
     context: typer.Context,
-    archived: Annotated[bool, typer.Option("--archived", help="The archived ones instead.")] = False,
+    archived: Annotated[bool, typer.Option("--archived", help="List archived flows instead.")] = False,
     as_json: options.AS_JSON = False,
 ) -> int:
     """List flows by name."""
@@ -70,7 +70,7 @@ def pull_flows(
     for flow in flows:
         name, number = _validate_name(flow["name"]), flow["live_version" if live else "latest_version"]
         if number is None:
-            print_line(f"“{name}” has no such version; it is left out.", is_error=True)
+            print_line(f"“{name}” has no such version; it is skipped.", is_error=True)
             continue
         path = folder / f"{name}.yaml"
         content = _fetch_version(server, name, number, accept=YAML).content
@@ -90,7 +90,7 @@ def push_flows(
     context: typer.Context,
     files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Flow files, in YAML or JSON.")],
     live: Annotated[bool, typer.Option("--live", help="Let new runs use them at once.")] = False,
-    note: Annotated[str | None, typer.Option(metavar="TEXT", help="What the new versions bring.")] = None,
+    note: Annotated[str | None, typer.Option(metavar="TEXT", help="A note on the new versions.")] = None,
     check: Annotated[bool, typer.Option("--check", help="Only check the files; store nothing.")] = False,
     as_json: options.AS_JSON = False,
 ) -> int:
@@ -116,7 +116,7 @@ def push_flows(
                 print_line(f"  {warning['pointer']}: {warning['detail']}")
     if problems:
         # A mistake in one file keeps all others from being stored, too.
-        raise ClientError("There are mistakes." if check else "There are mistakes; nothing is stored.", problems)
+        raise ClientError("There are mistakes." if check else "The files have problems; nothing was stored.", problems)
     results = checked
     if not check:
         params = {"make_live": "true" if live else None, "note": note}

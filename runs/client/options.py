@@ -17,11 +17,11 @@ from runs.client.server import ClientError, Server
 
 FLOW = Annotated[str, typer.Argument(metavar="FLOW", help="The name of the flow.")]
 AS_JSON = Annotated[bool, typer.Option("--json", help="Print JSON as the API gives it.")]
-LIMIT = Annotated[int, typer.Option("--limit", "-n", min=1, help="How many at most.")]
+LIMIT = Annotated[int, typer.Option("--limit", "-n", min=1, help="The maximum number.")]
 RUN_IDS = Annotated[list[int] | None, typer.Argument(metavar="RUN", min=1, help="Numbers of runs.")]
 WAIT = Annotated[bool, typer.Option("--wait", "-w", help="Wait for the end, which gives the exit status.")]
 ALL = Annotated[bool, typer.Option("--all", help="All runs, without any filter.")]
-YES = Annotated[bool, typer.Option("--yes", "-y", help="Don’t ask; needed where there is no terminal.")]
+YES = Annotated[bool, typer.Option("--yes", "-y", help="Don’t ask for confirmation; required without a terminal.")]
 
 
 def _option(kind: Any, help: str, *names: str, **more: Any) -> Any:
@@ -32,10 +32,12 @@ RUN_OPTIONS = {
     "version": _option(int, "The number of a version; the live one if left out.", min=1),
     "labels": _option(list[str], "A label; may be repeated.", "--label", metavar="TEXT"),
     "priority": _option(str, "high, normal or low."),
-    "token_budget": _option(int, "Tokens that a run may use."),
-    "cost_budget": _option(str, "What a run may cost.", metavar="USD"),
-    "time_limit": _option(int, "How long a run may take.", metavar="SECONDS"),
-    "idempotency_key": _option(str, "Within 24 hours, one key starts its runs once.", metavar="TEXT"),
+    "token_budget": _option(int, "Maximum tokens of a run."),
+    "cost_budget": _option(str, "Maximum cost of a run.", metavar="USD"),
+    "time_limit": _option(int, "Time limit of a run.", metavar="SECONDS"),
+    "idempotency_key": _option(
+        str, "Repeating a request with the same key within 24 hours starts no further runs.", metavar="TEXT"
+    ),
 }
 FILTERS = {
     "q": _option(str, "Words in inputs, outputs and issues.", "--search", "-q"),
@@ -87,7 +89,7 @@ def apply_view(server: Server, filters: dict[str, Any]) -> dict[str, Any]:
         return filters
     found = [view for view in server.iterate("saved-views") if wanted in {view["name"], str(view["id"])}]
     if not found:
-        raise ClientError(f"There is no saved view “{wanted}”.")
+        raise ClientError(f"No saved view is called “{wanted}”.")
     if len(found) > 1:
         listed = ", ".join(f"{view['id']} of {view['created_by']}" for view in found)
         raise ClientError(f"{len(found)} saved views are called “{wanted}”; name one by its number: {listed}.")

@@ -49,8 +49,8 @@ def start_run(
     flow: options.FLOW,
     *,
     input: Annotated[str, typer.Option("--input", "-i", metavar="@FILE", help="@file.json, - or JSON itself.")],
-    metadata: Annotated[str | None, typer.Option(metavar="@FILE", help="JSON that is kept with the run.")] = None,
-    webhook_url: Annotated[str | None, typer.Option(metavar="URL", help="Is notified when the run has ended.")] = None,
+    metadata: Annotated[str | None, typer.Option(metavar="@FILE", help="JSON to store with the run.")] = None,
+    webhook_url: Annotated[str | None, typer.Option(metavar="URL", help="A URL to notify when the run ends.")] = None,
     wait: options.WAIT = False,
     as_json: options.AS_JSON = False,
     body: dict[str, Any],
@@ -85,7 +85,7 @@ def finish_run(server: Server, run: dict[str, Any], *, as_json: bool) -> int:
     number = run["id"]
     server.is_waiting = True
     with (
-        terminal.print_on_interrupt(f"Run {number} goes on; “toolflow cancel {number}” would end it."),
+        terminal.print_on_interrupt(f"Run {number} continues; “toolflow cancel {number}” cancels it."),
         terminal.show_progress() as show,
     ):
         while run["status"] not in RUN_EXITS:
@@ -113,7 +113,7 @@ def wait_for_label(server: Server, label: str, count: int) -> None:
     """Wait until none of the ``count`` runs with this label is queued or running."""
     server.is_waiting = True
     with (
-        terminal.print_on_interrupt(f"The runs go on; “toolflow cancel --label {label}” would end them."),
+        terminal.print_on_interrupt(f"The runs continue; “toolflow cancel --label {label}” cancels them."),
         terminal.show_progress() as show,
     ):
         while left := sum(1 for _ in server.iterate("runs", MAX_COUNTED, label=label, status="queued,running")):
@@ -155,7 +155,7 @@ def show_run(
     run_id: Annotated[int, typer.Argument(metavar="RUN", min=1, help="The number of the run.")],
     issues: Annotated[bool, typer.Option("--issues", help="With the issues of each attempt.")] = False,
     outputs: Annotated[bool, typer.Option("--outputs", help="With the output of each attempt.")] = False,
-    final: Annotated[bool, typer.Option("--final", help="Only the attempt of each step that decided.")] = False,
+    final: Annotated[bool, typer.Option("--final", help="Only the deciding attempt of each step.")] = False,
     min_severity: Annotated[str | None, typer.Option(help="Issues of at least this severity.")] = None,
     as_json: options.AS_JSON = False,
 ) -> int:

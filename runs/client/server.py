@@ -167,7 +167,7 @@ class Server:
             pause = answer.headers.get("Retry-After", "")
             return UnavailableError(message, pause=float(pause) if pause.isdecimal() else 1.0)
         if is_problem and answer.status_code == 404 and name:
-            return ClientError(f"There is no {name}.")
+            return ClientError(f"{name} does not exist.")
         details = []
         for error in problem.get("errors", ()):
             place = error.get("pointer") or error.get("parameter")

@@ -39,7 +39,7 @@ class TooManyFilesError(Exception):
 
     def __init__(self) -> None:
         super().__init__(
-            f"This server is sending {MAX_FILES} files already, the most it sends at a time. "
+            f"This server is already sending {MAX_FILES} files, the maximum. "
             f"Try again in {RETRY_AFTER_SECONDS} seconds."
         )
 

@@ -263,7 +263,7 @@ def count_issues(step: int, attempts: Iterable[Judged]) -> StepIssues:
             SummaryPart(f"{begin}{format_count(count)} in ", f"attempt {number}", anchor_attempt(step, number))
             for begin, (number, count) in zip(begins, counts, strict=True)
         ]
-    reason = ". What became of them can’t be told: their texts were removed."
+    reason = ". Their later state is unknown: their texts were removed."
     return StepIssues(step, (*parts, SummaryPart(reason)))
 
 

@@ -183,7 +183,8 @@ def trace_findings(attempts: Sequence[JudgedAttempt]) -> Tracing:
         left = _pair(known, attempt.findings, number)
         candidates = _find_moving(known, left, number)
         if candidates and find_moves is None:
-            find_moves = yield min(candidates)
+            # Tracks that are candidates later were found last in one of these, or are found again.
+            find_moves = yield min(track.last.number for track in known)
         for since, moving in candidates.items():
             left = _pair_moved(moving, left, number, find_moves and find_moves(since, number))
         left = _bring_back(gone, known, left, number)

@@ -106,7 +106,7 @@ class RetryBill:
             notes.append("Some prices are unknown, so shares are shares of the tokens.")
         if self.has_unanswered:
             notes.append(
-                "Attempts without an output are no retries: they belong to the try that they were meant to be."
+                "Attempts without an output do not count as retries: they count towards the attempt that replaced them."
             )
         return tuple(notes)
 

@@ -167,7 +167,7 @@ class SharedGate:
         except _DATABASE_AWAY as error:
             if self._rules is None:
                 raise
-            logger.warning("The limits of the provider can't be read; the known ones stay in force: %s", error)
+            logger.warning("The rate limits can't be read; the last known ones stay in effect: %s", error)
             return
         is_new = rules != self._rules
         self._rules = rules
@@ -215,7 +215,7 @@ class SharedGate:
                 request = SettleRequest(self._owner, tokens=dict(self._tokens), leaves=True)
                 await self._settle_request(request, self._rules or Rules())
             except _DATABASE_AWAY as error:
-                logger.warning("The limits could not be given back; they run out in half a minute: %s", error)
+                logger.warning("Permits could not be returned; they expire in 30 s: %s", error)
 
     def _charge(self, request: Mapping[str, Any]) -> int:
         """Tokens that a call is charged before it is made, as providers estimate it: its text, and its longest answer.
@@ -271,7 +271,7 @@ class SharedGate:
             except _DATABASE_AWAY as error:
                 self._tokens.update(tokens)
                 if not self._is_away:
-                    logger.warning("The limits can't be looked up; calls that they cover wait: %s", error)
+                    logger.warning("The rate limits can't be checked; calls that they cover wait: %s", error)
                 self._is_away = self._has_changes = True
                 self._reject_late(calls)
                 return False
@@ -304,7 +304,7 @@ class SharedGate:
 
     def _reject_late(self, calls: list[WaitingCall]) -> None:
         now = self._clock.now()
-        throttled = Throttled(now + OUTAGE_DELAY, "Waits until the limits of the provider can be looked up.")
+        throttled = Throttled(now + OUTAGE_DELAY, "Waits until the limits of the provider can be checked.")
         for call in calls:
             if now >= call.deadline:
                 self._answer(call, throttled)

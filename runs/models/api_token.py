@@ -89,5 +89,5 @@ class ApiToken(AbstractAuthToken):  # type: ignore[misc]  # knox ships no types
             case TokenState.REVOKED:
                 return f"The token “{self.name}” was revoked."
             case TokenState.EXPIRED:
-                return f"The token “{self.name}” has expired. Make a new one on the page “API tokens”."
+                return f"The token “{self.name}” has expired. Create a new one on the page “API tokens”."
         return ""

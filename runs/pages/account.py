@@ -22,24 +22,28 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from runs.audit_log.events import AuditAction, log_audit_event
 from runs.audit_log.sign_ins import ADDRESS, BROWSER, SINCE
-from runs.formatting import format_plural
+from runs.formatting import format_age, format_plural
 from runs.models import ApiToken, BrowserSession
 from runs.pages.access import require_sign_in
+from runs.pages.input_form import FormProblem
 from runs.tokens import revoke_tokens
 
-MOST_LISTED = 50
+MAX_LISTED = 50
 """Sessions of one user that are listed, those that last longest first."""
+
+_BROWSERS = (("Edg", "Edge"), ("OPR", "Opera"), ("Firefox", "Firefox"), ("Chrome", "Chrome"), ("Safari", "Safari"))
+_SYSTEMS = ("Android", "iPhone", "iPad", "Windows", "Mac", "Linux")
 
 
 @dataclass(frozen=True, slots=True)
 class SessionRow:
-    """A browser that is signed in."""
+    """A browser that is signed in. ``reference`` names the session to its owner; nobody can sign in with it."""
 
     reference: str
-    """Names the session to its owner; signs nobody in."""
     browser: str
     address: str
     since: datetime | None
+    age: str
     is_this: bool
 
 
@@ -47,24 +51,29 @@ class SessionRow:
 @require_http_methods(["GET", "HEAD", "POST"])
 @require_sign_in
 def show_account(request: HttpRequest) -> HttpResponse:
-    """The account of whoever is signed in; a form that is sent changes the password, and signs out everywhere else."""
-    user = _get_user(request)
+    """The user's account; a form that is sent changes the password, and signs out everywhere else."""
+    user = get_user(request)
     form = PasswordChangeForm(user, request.POST if request.method == "POST" else None)
+    active = ApiToken.objects.filter(user=user).active(timezone.now())
     if request.method == "POST" and user.has_usable_password() and form.is_valid():
         with transaction.atomic():
             form.save()
             update_session_auth_hash(request, user)
             count = _end_sessions(request, user)
-            tokens = _revoke_all(user) if "tokens" in request.POST else 0
+            tokens = revoke_tokens(active.select_related("user")) if "tokens" in request.POST else 0
         ended = f" {format_plural(count, 'other session')} ended." if count else ""
         revoked = f" {format_plural(tokens, 'API token')} revoked." if tokens else ""
-        messages.success(request, f"Your password is changed.{ended}{revoked}")
+        messages.success(request, f"Password changed.{ended}{revoked}")
         return redirect("runs:account")
     context = {
         "form": form,
+        "problems": [
+            FormProblem(field.id_for_label, str(field.label), " ".join(map(str, field.errors)))
+            for field in form
+            if field.errors
+        ],
         "sessions": _list_sessions(request, user),
-        "token_count": ApiToken.objects.filter(user=user).active(timezone.now()).count(),
-        "now": timezone.now(),
+        "token_count": active.count(),
     }
     return render(request, "runs/account.html", context, status=422 if request.method == "POST" else 200)
 
@@ -73,7 +82,7 @@ def show_account(request: HttpRequest) -> HttpResponse:
 @require_sign_in
 def end_sessions(request: HttpRequest) -> HttpResponse:
     """Sign out other browsers: that of ``session``, or all of them."""
-    user = _get_user(request)
+    user = get_user(request)
     with transaction.atomic():
         count = _end_sessions(request, user, request.POST.get("session", ""))
         if count:
@@ -81,57 +90,51 @@ def end_sessions(request: HttpRequest) -> HttpResponse:
     if count:
         messages.success(request, f"{format_plural(count, 'session')} ended.")
     else:
-        messages.info(request, "There was no such session any more.")
+        messages.info(request, "That session had already ended.")
     return redirect("runs:account")
 
 
-def _get_user(request: HttpRequest) -> User:
-    user = request.user
-    assert isinstance(user, User), "Strangers are not let in."
-    return user
+def get_user(request: HttpRequest) -> User:
+    """The signed-in user of a page that needs one."""
+    assert isinstance(request.user, User), "Anonymous requests are not let in."
+    return request.user
 
 
 def _list_sessions(request: HttpRequest, user: User) -> Sequence[SessionRow]:
-    rows = BrowserSession.objects.filter(user=user, expire_date__gt=timezone.now()).order_by("-expire_date")
-    return [_view(row, request.session.session_key) for row in rows[:MOST_LISTED]]
+    now = timezone.now()
+    rows = BrowserSession.objects.filter(user=user, expire_date__gt=now).order_by("-expire_date")
+    return [_describe(row, request.session.session_key, now) for row in rows[:MAX_LISTED]]
 
 
-def _view(row: BrowserSession, own_key: str | None) -> SessionRow:
+def _describe(row: BrowserSession, own_key: str | None, now: datetime) -> SessionRow:
     known: dict[str, Any] = row.get_decoded()
-    since = known.get(SINCE)
+    since = datetime.fromisoformat(known[SINCE]) if known.get(SINCE) else None
     return SessionRow(
-        _name(row.session_key),
-        _name_browser(str(known.get(BROWSER) or "")),
-        str(known.get(ADDRESS) or ""),
-        datetime.fromisoformat(since) if since else None,
-        row.session_key == own_key,
+        reference=_hash_key(row.session_key),
+        browser=_name_browser(str(known.get(BROWSER) or "")),
+        address=str(known.get(ADDRESS) or ""),
+        since=since,
+        age=format_age(now - since) if since else "",
+        is_this=row.session_key == own_key,
     )
 
 
-_BROWSERS = (("Edg", "Edge"), ("OPR", "Opera"), ("Firefox", "Firefox"), ("Chrome", "Chrome"), ("Safari", "Safari"))
-_SYSTEMS = ("Android", "iPhone", "iPad", "Windows", "Mac", "Linux")
-
-
 def _name_browser(text: str) -> str:
-    """“Firefox on Windows”, or what the browser said of itself if that is none that is known."""
+    """“Firefox on Windows”, or how an unknown browser names itself."""
     browser = next((name for sign, name in _BROWSERS if f"{sign}/" in text), "")
     system = next((sign for sign in _SYSTEMS if sign in text), "")
     return f"{browser} on {system}" if browser and system else text[:80]
 
 
-def _name(key: str) -> str:
+def _hash_key(key: str) -> str:
     return hashlib.blake2b(key.encode(), digest_size=12).hexdigest()
 
 
 def _end_sessions(request: HttpRequest, user: User, reference: str = "") -> int:
-    """End all sessions of ``user`` but for this one, or the one that is named; gives how many these were."""
+    """End the session that ``reference`` names, or all but this one; returns how many ended."""
     others = BrowserSession.objects.filter(user=user).exclude(session_key=request.session.session_key)
-    keys = [key for key in others.values_list("session_key", flat=True) if reference in ("", _name(key))]
+    keys = [key for key in others.values_list("session_key", flat=True) if reference in ("", _hash_key(key))]
     return BrowserSession.objects.filter(session_key__in=keys).delete()[0]
-
-
-def _revoke_all(user: User) -> int:
-    return revoke_tokens(ApiToken.objects.filter(user=user).active(timezone.now()).select_related("user"))
 
 
 urls: list[URLPattern] = [

@@ -1,25 +1,27 @@
-"""The page on which users make tokens for their scripts, see how these are used, and revoke them."""
+"""The page on which users create tokens for their scripts, see how these are used, and revoke them."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.contrib.auth.models import User
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
-from django.shortcuts import render
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
+from runs.formatting import format_age
 from runs.models import ApiToken, TokenScope
 from runs.models.api_token import TokenState
+from runs.pages.account import get_user
 from runs.pages.badges import Badge
+from runs.pages.input_form import FormProblem
 from runs.tokens import (
     LONGEST_NAME,
     TokenRefusedError,
@@ -43,86 +45,69 @@ STATES: Mapping[str, Badge] = {
 }
 _SOON = Badge("Expires soon", "exclamation-triangle", "errored")
 
-SCOPES: tuple[tuple[str, str, str, str], ...] = (
-    (
-        TokenScope.READ,
+SCOPES: Mapping[str, tuple[str, str, str]] = {
+    TokenScope.READ: (
         "Read",
-        "See runs with their attempts, issues, usage and cost; see flows and statistics.",
+        "View runs (inputs, outputs, attempts, issues, cost), flows, statistics, exports and webhook deliveries.",
         "runs.view_run",
     ),
-    (TokenScope.RUN, "Run", "The same, and start, cancel and repeat runs.", "runs.add_run"),
-    (TokenScope.EDIT, "Edit", "The same, and add and change flows and make versions live.", "flows.change_flow"),
-)
+    TokenScope.RUN: ("Run", "Read, and also start, cancel and re-run runs.", "runs.add_run"),
+    TokenScope.EDIT: ("Edit", "Run, and also add and change flows and make versions live.", "flows.change_flow"),
+}
 """Each scope with its word, what it allows, and a permission without which it allows less."""
 
-EXPIRIES: Mapping[str, str] = {"365d": "A year", "never": "Never"}
-"""Lifetimes that are no number of days in words."""
+_FIELDS = {"name": "Name", "scope": "Scope", "expires": "Expires after"}
+_EXPIRIES = {"365d": "1 year", "never": "Never"}
+"""Lifetimes that are not shown as a number of days."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenRow:
     """One token in the list."""
 
-    token: ApiToken
-    badge: Badge
-
-    @property
-    def shown_scope(self) -> str:
-        return next(word for scope, word, _, _ in SCOPES if scope == self.token.scope)
-
-
-@dataclass(frozen=True, slots=True)
-class MadeToken:
-    """A token that was made just now, for this one answer."""
-
     name: str
-    token: str
-    command: str
+    key: str
+    scope: str
+    badge: Badge
+    used_at: datetime | None
+    used_ago: str
+    expires_at: datetime | None
+    created_at: datetime
 
 
-@dataclass
-class TokenForm:
-    """What was typed, and what is wrong with it by field."""
-
-    name: str = ""
-    scope: str = TokenScope.READ
-    expires: str = field(default_factory=find_default_lifetime)
-    problems: dict[str, str] = field(default_factory=dict)
-
-
-# The token stands in one answer: none may be kept.
+# The answer holds the token: it must not be cached.
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def show_tokens(request: HttpRequest) -> HttpResponse:
-    """The tokens of whoever is signed in; a form that is sent makes one, and the answer shows it, once."""
-    user = _get_user(request)
-    form, made = TokenForm(), None
+    """The user's tokens; a form that is sent creates one, and the answer shows it, once."""
+    user, sent = get_user(request), request.POST
+    default = {"name": "", "scope": str(TokenScope.READ), "expires": find_default_lifetime()}
+    typed, created, problems = default, None, []
     if request.method == "POST":
-        sent = request.POST
-        form = TokenForm(sent.get("name", ""), sent.get("scope", ""), sent.get("expires", ""))
+        typed = {name: sent.get(name, "") for name in _FIELDS}
         try:
-            row, token = create_token(
-                user=user, name=form.name, scope=form.scope, lifetime=parse_lifetime(form.expires)
-            )
+            lifetime = parse_lifetime(typed["expires"])
+            row, token = create_token(user=user, name=typed["name"], scope=typed["scope"], lifetime=lifetime)
         except TokenRefusedError as refusal:
-            form.problems[refusal.field] = str(refusal)
+            problems = [FormProblem(f"token-{refusal.field}", _FIELDS[refusal.field], str(refusal))]
         else:
             # No redirect: it would have to carry the token through an address, a cookie or the session.
-            made, form = MadeToken(row.name, token, _build_command(request, token)), TokenForm()
+            created = {"name": row.name, "token": token, "command": _build_command(request, token)}
+            typed = default
     now = timezone.now()
     active, ended = list_tokens(user, now)
     context = {
-        "active": [_view(token, now) for token in active],
-        "ended": [_view(token, now) for token in ended],
-        "now": now,
-        "form": form,
-        "made": made,
+        "active": [_build_row(token, now) for token in active],
+        "ended": [_build_row(token, now) for token in ended],
+        "typed": typed,
+        "problems": problems,
+        "created": created,
         "longest_name": LONGEST_NAME,
-        "scopes": [(scope, word, text, user.has_perm(needed)) for scope, word, text, needed in SCOPES],
-        "expiries": [(text, EXPIRIES.get(text) or format_days(int(text[:-1]))) for text in list_lifetimes()],
+        "scopes": [(scope, word, text, user.has_perm(needed)) for scope, (word, text, needed) in SCOPES.items()],
+        "expiries": [(text, _EXPIRIES.get(text) or format_days(int(text[:-1]))) for text in list_lifetimes()],
     }
-    return render(request, "runs/api_tokens.html", context, status=422 if form.problems else 200)
+    return render(request, "runs/api_tokens.html", context, status=422 if problems else 200)
 
 
 @never_cache
@@ -130,41 +115,43 @@ def show_tokens(request: HttpRequest) -> HttpResponse:
 @login_required
 def revoke(request: HttpRequest, key: str) -> HttpResponse:
     """Ask whether to revoke one's own token, and do it."""
-    token = fetch_token(_get_user(request), key)
+    token = fetch_token(get_user(request), key)
     if token is None:
         raise Http404
     now = timezone.now()
     if request.method != "POST" and token.find_state(now) == TokenState.ACTIVE:
-        return render(request, "runs/api_tokens_revoke.html", {"token": token, "now": now})
+        return render(request, "runs/api_tokens_revoke.html", {"token": _build_row(token, now)})
     if request.method == "POST" and revoke_token(token):
-        messages.success(request, f"The token “{token.name}” is revoked. What uses it is refused from now on.")
+        messages.success(request, f"Token “{token.name}” revoked. Requests with it are refused from now on.")
     else:
-        messages.info(request, f"The token “{token.name}” let nobody in any more.")
-    return HttpResponseRedirect(reverse("runs:tokens"))
+        messages.info(request, f"Token “{token.name}” was not active any more.")
+    return redirect("runs:tokens")
 
 
-def _get_user(request: HttpRequest) -> User:
-    user = request.user
-    assert isinstance(user, User), "Strangers are not let in."
-    return user
-
-
-def _view(token: ApiToken, now: datetime) -> TokenRow:
+def _build_row(token: ApiToken, now: datetime) -> TokenRow:
     state = token.find_state(now)
-    if state == TokenState.ACTIVE and token.expiry is not None and token.expiry - now <= EXPIRES_SOON:
-        return TokenRow(token, _SOON)
-    return TokenRow(token, STATES[state])
+    is_soon = state == TokenState.ACTIVE and token.expiry is not None and token.expiry - now <= EXPIRES_SOON
+    return TokenRow(
+        name=token.name,
+        key=token.token_key,
+        scope=SCOPES[token.scope][0],
+        badge=_SOON if is_soon else STATES[state],
+        used_at=token.last_used_at,
+        used_ago=format_age(now - token.last_used_at) if token.last_used_at else "",
+        expires_at=token.expiry,
+        created_at=token.created,
+    )
 
 
 def _build_command(request: HttpRequest, token: str) -> str:
-    """Shell commands that keep what all blocks of the guide read, and ask for the newest run."""
+    """Shell commands that set what all blocks of the guide use, and ask for the newest run."""
     path = reverse("api:run-list")
-    place = path.index("/api/")
-    site = request.build_absolute_uri(path[:place] or "/").rstrip("/")
+    start = path.index("/api/")
+    site = request.build_absolute_uri(path[:start] or "/").rstrip("/")
     return (
         f"export TOOLFLOW_URL={shlex.quote(site)}\n"
         f"export TOOLFLOW_TOKEN={token}\n"
-        f'curl -H "Authorization: Bearer $TOOLFLOW_TOKEN" "$TOOLFLOW_URL{path[place:]}?limit=1"'
+        f'curl -H "Authorization: Bearer $TOOLFLOW_TOKEN" "$TOOLFLOW_URL{path[start:]}?limit=1"'
     )
 
 

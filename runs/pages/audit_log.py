@@ -24,7 +24,7 @@ from runs.history.json_lines import show_invisible
 from runs.models import AuditEntry
 from runs.pages.access import require_permission
 from runs.pages.addresses import paginate
-from runs.pages.exporting import answer_too_many
+from runs.pages.exporting import refuse_export, refuse_for_now
 from runs.paging import MAX_NUMBER, Found, Position
 
 READ_AUDIT_LOG = "runs.view_trailentry"
@@ -145,14 +145,14 @@ def export_audit_log(request: HttpRequest) -> HttpResponseBase:
     """The entries that match as CSV. A filter that is not valid is refused: a file looks right whatever it holds."""
     form = FilterForm(request.GET)
     if problems := form.list_problems():
-        return render(request, "runs/export_refused.html", {"problems": problems}, status=400)
+        return refuse_export(request, problems)
     name, content_type = f"toolflow-trail-{timezone.localdate().isoformat()}.csv", "text/csv; charset=utf-8"
     try:
         if request.method != "HEAD":
             require_free_slot()
             log_audit_event(action=AuditAction.TRAIL_EXPORTED, details={"filters": form.list_values()})
     except TooManyFilesError as error:
-        return answer_too_many(request, error)
+        return refuse_for_now(request, error)
     # The filters are made while the viewer's time zone is active; the file is read later.
     batches = iterate_entries(form.to_filters(), batch_size=BATCH_SIZE, limit=MAX_EXPORTED)
     return send_file(request, _write_parts(batches), name=name, content_type=content_type)

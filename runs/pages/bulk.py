@@ -1,7 +1,8 @@
-"""Cancelling and running again many runs at once: the page that asks to confirm it, and the page of its progress."""
+"""Bulk actions: cancelling and re-running many runs, with a page that asks to confirm and one of the progress."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
@@ -24,33 +25,39 @@ from runs.bulk_actions.requests import (
     request_bulk_action,
 )
 from runs.filters import RunFilters, fetch_newest_run_number
-from runs.formatting import format_count, format_plural
-from runs.models import BulkAction, BulkKind, Worker
+from runs.formatting import format_cost, format_count, format_plural
+from runs.models import BulkAction, BulkKind, Worker, WorkState
 from runs.pages.access import require_permission
 from runs.pages.addresses import read_exact_filters
+from runs.pages.badges import STATES, Badge
+from runs.pages.input_form import FormProblem
 from runs.paging import MAX_NUMBER
 
 MAX_LISTED = 50
 """Actions that the list of them shows."""
 MAX_PROBLEMS = 10
 
+BADGES: Mapping[str, Badge] = {
+    WorkState.WAITING: Badge("Queued", "clock", "quiet"),
+    WorkState.WORKING: Badge("In progress", "arrow-path", "running"),
+    WorkState.DONE: Badge("Done", "check-circle", "passed"),
+    WorkState.STOPPED: Badge("Stopped", "stop-circle", "quiet"),
+    WorkState.FAILED: Badge("Failed", "bolt-slash", "errored"),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The runs that are meant. With ``problems`` nothing must be done."""
+    """The selected runs. With ``problems`` nothing must be done."""
 
-    scope: str
+    is_all: bool
+    """Whether all runs that match are meant."""
     run_ids: tuple[int, ...]
     filters: RunFilters
-    """Those of the list, also where runs were chosen: the way back leads there."""
+    """Those of the list, also where runs were selected one by one: the way back leads there."""
     newest: int
     """Runs that begin later are not meant."""
     problems: tuple[str, ...]
-
-    @property
-    def is_all(self) -> bool:
-        """Whether all runs that match are meant."""
-        return self.scope == "all"
 
     @property
     def query(self) -> str:
@@ -59,26 +66,32 @@ class Choice:
 
     @property
     def back_url(self) -> str:
-        """The list that the choice was made in."""
+        """The list that the runs were selected in."""
         return reverse("runs:list") + (f"?{self.query}" if self.query else "")
 
 
+def list_filter_words(query: str) -> list[tuple[str, str]]:
+    """The filters of a query string of the list of runs, each with its label and its value."""
+    labels = {name: str(one.label) for name, one in RunFilters(QueryDict("")).filters.items()}
+    values = [(name, value) for name, values in QueryDict(query).lists() for value in values]
+    return [(labels.get(name, name), value.replace(",", " or ")) for name, value in values]
+
+
 def parse_choice(data: QueryDict) -> Choice:
-    """The choice in the form of the list, or in the one that asks to confirm it."""
+    """The selection in the form of the list, or in the one that asks to confirm it."""
     filters, problems = read_exact_filters(QueryDict(data.get("filters", "")))
-    scope = "all" if data.get("scope") == "all" else "chosen"
-    texts = data.getlist("run") if scope == "chosen" else []
-    numbers = {text: _parse_number(text) for text in texts}
-    if scope == "chosen":
+    is_all = data.get("scope") == "all"
+    numbers = {text: _parse_number(text) for text in ([] if is_all else data.getlist("run"))}
+    if not is_all:
         # The filters decide nothing here.
         problems = tuple(f"“{text[:40]}” is not a run number." for text, number in numbers.items() if number is None)
-        if not texts:
-            problems = ("No run is chosen. Tick runs in the list first.",)
+        if not numbers:
+            problems = ("No runs are selected. Select runs in the list first.",)
         elif len(numbers) > MAX_CHOSEN:
-            problems = (f"{format_count(MAX_CHOSEN)} runs can be chosen one by one; for more, filter the list.",)
+            problems = (f"Select at most {format_count(MAX_CHOSEN)} runs one by one; for more, filter the list.",)
     newest = _parse_number(data.get("newest", ""))
     return Choice(
-        scope=scope,
+        is_all=is_all,
         run_ids=tuple(dict.fromkeys(number for number in numbers.values() if number is not None)),
         filters=filters,
         newest=fetch_newest_run_number() if newest is None else newest,
@@ -111,14 +124,14 @@ def _confirm(request: HttpRequest, kind: BulkKind) -> HttpResponse:
     try:
         token = UUID(hex=request.POST.get("token", ""))
     except ValueError:
-        return _refuse(request, choice, ("The form is not complete. Start again from the list.",))
+        return _refuse(request, choice, ("The form is incomplete. Start again from the list.",))
     most = None
     run_ids: list[int] = sorted(choice.run_ids, reverse=True)
     if choice.is_all:
         if kind == BulkKind.RUN_AGAIN:
             most = _parse_number(request.POST.get("most", "").strip())
             if most is None or not 1 <= most <= MAX_STARTED:
-                return _ask(request, kind, choice, problem=f"Limit: write a number from 1 to {MAX_STARTED:,}.")
+                return _ask(request, kind, choice, problem=f"Enter a number from 1 to {MAX_STARTED:,}.")
         run_ids = fetch_matching(kind, choice.filters, newest=choice.newest, most=most)
     action = request_bulk_action(
         token=token,
@@ -140,20 +153,24 @@ def _ask(request: HttpRequest, kind: BulkKind, choice: Choice, *, problem: str =
     context = {
         "kind": kind,
         "choice": choice,
+        "filter_words": list_filter_words(choice.query),
         "preview": preview,
+        "examples": [(run, STATES[run.status]) for run in preview.examples],
+        "cost": None if preview.cost is None else format_cost(preview.cost, preview.unpriced),
         # Sent twice, the form does it once.
         "token": request.POST.get("token") or uuid4().hex,
         "uses_live_version": request.POST.get("version") == "live",
         "most": request.POST.get("most", preview.count if preview.is_exact else MAX_COUNTED),
         "max_started": MAX_STARTED,
-        "problem": problem,
+        "problems": [FormProblem("most", "Limit", problem)] if problem else [],
         "is_simulated": is_simulated(),
     }
     return render(request, "runs/bulk_confirm.html", context, status=422 if problem else 200)
 
 
 def _refuse(request: HttpRequest, choice: Choice, problems: tuple[str, ...]) -> HttpResponse:
-    return render(request, "runs/bulk_refused.html", {"choice": choice, "problems": problems}, status=400)
+    context = {"heading": "Nothing was done", "problems": problems, "back_url": choice.back_url}
+    return render(request, "runs/refused.html", context, status=400)
 
 
 @require_safe
@@ -161,7 +178,8 @@ def _refuse(request: HttpRequest, choice: Choice, problems: tuple[str, ...]) -> 
 def show_bulk_actions(request: HttpRequest) -> HttpResponse:
     """The last bulk actions."""
     actions = BulkAction.objects.select_related("asked_by").defer("notes", "run_ids")[:MAX_LISTED]
-    return render(request, "runs/bulk_list.html", {"actions": [(action, _format_title(action)) for action in actions]})
+    rows = [(action, _format_title(action), BADGES[action.state]) for action in actions]
+    return render(request, "runs/bulk_list.html", {"rows": rows})
 
 
 @require_safe
@@ -204,17 +222,19 @@ def _build_progress(action: BulkAction) -> dict[str, Any]:
     return {
         "action": action,
         "title": _format_title(action),
+        "badge": BADGES[action.state],
+        "filter_words": list_filter_words(action.query),
         "notes_left": action.left_out - len(action.notes),
         "is_unattended": action.is_unfinished and not Worker.objects.alive().exists(),
     }
 
 
 def _format_title(action: BulkAction) -> str:
-    """What an action is for: ``Cancel 12 chosen runs``, ``Run again all runs that match``."""
-    verb = "Cancel" if action.kind == BulkKind.CANCEL else "Run again"
+    """What an action is for: ``Cancel 12 selected runs``, ``Re-run all matching runs``."""
+    verb = "Cancel" if action.kind == BulkKind.CANCEL else "Re-run"
     if action.is_chosen:
-        return f"{verb} {format_plural(action.run_count, 'chosen run')}"
-    return f"{verb} all runs that match" if action.query else f"{verb} all runs"
+        return f"{verb} {format_plural(action.run_count, 'selected run')}"
+    return f"{verb} all matching runs" if action.query else f"{verb} all runs"
 
 
 def _parse_number(text: str) -> int | None:

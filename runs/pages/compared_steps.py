@@ -163,7 +163,7 @@ def _compare_step(
     else:
         outputs = Outputs(sentence=sentence, laid_out=laid_out)
     sentence = (
-        f"Which issues both have can’t be told: the texts of those of {' and '.join(removed)} were removed."
+        f"Shared issues are unknown: the texts of those of {' and '.join(removed)} were removed."
         if removed
         else ""
     )

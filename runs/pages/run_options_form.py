@@ -10,6 +10,7 @@ from typing import Any
 from flows.engine.spec import FlowSpec
 from runs.models import Priority, Run
 from runs.pages.attempt_rows import read_spec
+from runs.pages.input_form import FormProblem
 from runs.run_options import (
     MAX_LABEL_LENGTH,
     MAX_LABELS,
@@ -24,13 +25,14 @@ from runs.webhooks.addresses import find_obstacle
 _LABELS = {
     "labels": (
         "Labels",
-        f"To find the run by, with commas between them: up to {MAX_LABELS}, of up to {MAX_LABEL_LENGTH} characters.",
+        f"Separate them with commas: up to {MAX_LABELS} labels of up to {MAX_LABEL_LENGTH} characters each.",
     ),
-    "priority": ("Priority", "Of two runs that are ready, the one with the higher priority starts first."),
-    "token_budget": ("Token budget", "Tokens. Asked before each call, so that the last one may go beyond it."),
-    "cost_budget": ("Cost budget", "USD. Asked before each call; calls at an unknown price count as nothing."),
+    "priority": ("Priority", "Queued runs with a higher priority start first."),
+    "token_budget": ("Token budget", "Tokens. Checked before each call, so the last call may exceed it."),
+    "cost_budget": ("Cost budget", "USD. Checked before each call; calls at an unknown price count as 0."),
     "time_limit": ("Time limit", "Seconds from the start of the run to its end."),
 }
+_WITHOUT = "The new run starts without it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,47 +46,45 @@ class OptionField:
     placeholder: str
     problem: str
     choices: tuple[tuple[str, str], ...] = ()
-    is_number: bool = True
+
+    @property
+    def is_number(self) -> bool:
+        """Whether digits are typed."""
+        return self.name != "labels"
 
 
 @dataclass(frozen=True, slots=True)
 class KeptParts:
-    """What a run that is started again has of the one before although no field shows it: metadata and webhook."""
+    """What a re-run takes over although no field shows it: metadata and webhook, as ``submit_run`` takes them."""
 
     values: Mapping[str, Any]
-    """As ``submit_run`` takes them."""
     problems: tuple[str, ...]
     """A sentence for each that can't be kept."""
 
     @classmethod
     def of_run(cls, run: Run | None) -> KeptParts:
         """Those of an earlier run, or of none."""
-        if run is None:
-            return cls({}, ())
         values: dict[str, Any] = {}
         problems = []
-        if run.metadata:
+        if run is not None and run.metadata:
             try:
                 check_metadata(run.metadata)
                 values["metadata"] = run.metadata
             except ValueError as error:
                 problems.append(f"The metadata of run #{run.pk} can’t be kept: {error} {_WITHOUT}")
-        if run.webhook_url:
-            # It was stored when other addresses would do.
+        if run is not None and run.webhook_url:
+            # The rules for addresses may have become stricter since.
             if problem := find_obstacle(run.webhook_url):
-                problems.append(f"The webhook of run #{run.pk} can’t be told any more: {problem} {_WITHOUT}")
+                problems.append(f"The webhook of run #{run.pk} can’t be kept: {problem} {_WITHOUT}")
             else:
                 values["webhook_url"] = run.webhook_url
         return cls(values, tuple(problems))
 
     @property
     def names(self) -> str:
-        """What they are, for a sentence; nothing if there are none."""
-        return " and ".join(name for key, name in _KEPT.items() if key in self.values)
-
-
-_WITHOUT = "The new run goes without it."
-_KEPT = {"metadata": "the metadata", "webhook_url": "the webhook"}
+        """What they are, for a label; empty if there are none."""
+        words = {"metadata": "metadata", "webhook_url": "webhook"}
+        return " and ".join(words[key] for key in self.values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,15 +102,15 @@ class RunOptions:
     @classmethod
     def from_run(cls, run: Run) -> RunOptions:
         """What an earlier run was given beyond what its version says."""
-        texts = {name: _write(own) for name, own in find_own_limits(run, read_spec(run)).items()}
+        texts = {name: _format(own) for name, own in find_own_limits(run, read_spec(run)).items()}
         if run.priority != Priority.NORMAL:
             texts["priority"] = Priority(run.priority).name.lower()
         if labels := list_lasting_labels(run.labels):
             texts["labels"] = ", ".join(labels)
         return cls(texts)
 
-    def read(self, source: Run | None = None) -> tuple[dict[str, Any], dict[str, str]]:
-        """The values as ``submit_run`` takes them, and a sentence for each field that can't be read.
+    def parse(self, source: Run | None = None) -> tuple[dict[str, Any], dict[str, str]]:
+        """The values as ``submit_run`` takes them, and a sentence for each field that is not valid.
 
         ``source`` is the run that is run again, if one is.
         """
@@ -121,11 +121,8 @@ class RunOptions:
 
     def build_fields(self, spec: FlowSpec, problems: Mapping[str, str]) -> tuple[OptionField, ...]:
         """The fields, with what the flow says where a field is left empty."""
-        inherited: dict[str, int | Decimal | None] = {
-            "token_budget": spec.token_budget,
-            "cost_budget": spec.cost_budget,
-            "time_limit": spec.time_limit,
-        }
+        inherited = {name: getattr(spec, name) for name in ("token_budget", "cost_budget", "time_limit")}
+        placeholders = {name: f"{_format(value)}, from the flow" for name, value in inherited.items() if value}
         choices = tuple((name, str(priority.label)) for name, priority in PRIORITIES.items())
         return tuple(
             OptionField(
@@ -133,10 +130,9 @@ class RunOptions:
                 label=label,
                 help=help_text,
                 text=self.texts.get(name, "") or ("normal" if name == "priority" else ""),
-                placeholder=_write_placeholder(name, inherited.get(name)),
+                placeholder=placeholders.get(name, "None" if name == "labels" else "No limit"),
                 problem=problems.get(name, ""),
                 choices=choices if name == "priority" else (),
-                is_number=name != "labels",
             )
             for name, (label, help_text) in _LABELS.items()
         )
@@ -147,18 +143,15 @@ class RunOptions:
         return any(text and (name, text) != ("priority", "normal") for name, text in self.texts.items())
 
 
-def _write_placeholder(name: str, inherited: int | Decimal | None) -> str:
-    if name == "labels":
-        return "None"
-    return f"{_write(inherited)}, from the flow" if inherited else "No limit"
+def list_problems(fields: tuple[OptionField, ...]) -> tuple[FormProblem, ...]:
+    """Entries of the summary above the form, in the order of the fields."""
+    return tuple(FormProblem(f"option-{field.name}", field.label, field.problem) for field in fields if field.problem)
 
 
-def _write(value: int | Decimal | None) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, int):
-        return str(value)
-    # Trailing zeros of the database's column say nothing, but cents are written with two digits.
+def _format(value: Any) -> str:
+    if not isinstance(value, Decimal):
+        return "" if value is None else str(value)
+    # Trailing zeros of the database's column mean nothing, but cents have two digits.
     whole, _, places = f"{value:f}".partition(".")
     places = places.rstrip("0")
     return f"{whole}.{places.ljust(2, '0')}" if places else whole

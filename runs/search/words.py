@@ -116,8 +116,8 @@ def parse_search(text: str) -> SearchQuery:
     if sum(len(term.words) for term in wanted + unwanted) > MAX_QUERY_WORDS:
         raise ValueError(f"A search takes up to {MAX_QUERY_WORDS} words.")
     if not wanted and unwanted:
-        raise ValueError("Only words to leave out are given; add a word to look for.")
+        raise ValueError("The search has only excluded words. Add a word to find.")
     if not wanted:
         # Also where nothing was typed.
-        raise ValueError(f"“{text[:40]}” has no word to look for: words are made of letters and digits.")
+        raise ValueError(f"“{text[:40]}” has no word to find: words consist of letters and digits.")
     return SearchQuery(text, tuple(dict.fromkeys(wanted)), tuple(dict.fromkeys(unwanted)))

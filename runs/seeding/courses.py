@@ -159,5 +159,5 @@ def _build_issue(audit: AuditSpec, severity: Severity, name: str) -> Issue:
         description=f"“{name}” is not what {audit.name.lower()} asks for.",
         audit=audit.name,
         path=f"/{name}",
-        suggestions=(f"Look at “{name}” again and give another value.",),
+        suggestions=(f"Check “{name}” again and give another value.",),
     )

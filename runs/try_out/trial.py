@@ -191,7 +191,7 @@ def try_on_values(
             compiled = compile_schema(schema)
             output = compiled.coerce_numbers(output)
             if compiled.validate_output(output):
-                notes.append(f"The output of step {position} doesn't fit its schema: a run would not pass it on.")
+                notes.append(f"The output of step {position} doesn't fit its schema: a run would not use it.")
         outcome = Outcome.ERRORED if output is None else Outcome.PASSED
         attempts.append(Attempt(step=position, number=1, outcome=outcome, output=output))
     return Trial(spec, index, History.from_attempts(attempts, run_id="typed"), notes=tuple(notes))

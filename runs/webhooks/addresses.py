@@ -59,11 +59,11 @@ def find_problem(address: str) -> str:
         url = URL(address)
         host, port = url.raw_host, url.port
     except ValueError as error:
-        return f"This is no address ({str(error).rstrip('.')}); write one {_EXAMPLE}."
+        return f"This is not a valid URL ({str(error).rstrip('.')}); write one {_EXAMPLE}."
     if url.scheme not in ("http", "https") or not host:
         return f"The address must begin with https:// or http:// and name a host, {_EXAMPLE}."
     if "@" in url.raw_authority:
-        return "The address must not hold a user name or a password: receivers know ToolFlow by its signature."
+        return "The URL must not contain a user name or a password: receivers verify ToolFlow by its signature."
     if not _is_usable_port(port or 0):
         return f"The port {port} is not one for webhooks: use 80, 443 or one above 1024."
     return ""
@@ -87,8 +87,8 @@ def find_obstacle(address: str) -> str:
 def explain_refusal(url: URL) -> str:
     """Why a webhook may not go to ``url``. Never what its name leads to: webhooks could be used to find that out."""
     return (
-        f"Webhooks may not go to “{url.host}” ({url.scheme}, port {url.port}): they go to addresses of the internet by "
-        "https, and to the hosts, networks and ports that TOOLFLOW_WEBHOOK_ALLOW names."
+        f"Webhooks can't be sent to “{url.host}” ({url.scheme}, port {url.port}): they are sent to public "
+        "addresses by https, and to the hosts, networks and ports that TOOLFLOW_WEBHOOK_ALLOW names."
     )
 
 
@@ -153,7 +153,7 @@ class Target:
         with suppress(ValueError):
             network = ipaddress.ip_network(place, strict=False)
         if network is not None and _is_metadata(network.network_address):
-            raise ValueError(f"“{text}” is where clouds keep the secrets of a machine: webhooks never go there.")
+            raise ValueError(f"“{text}” is a cloud metadata address: webhooks are never sent there.")
         if network is not None:
             return cls("", network, number)
         if not re.fullmatch(r"(\*\.)?[\w-]+(\.[\w-]+)*\.?", place) or re.fullmatch(r"[\d.]+", place):

@@ -152,7 +152,7 @@ def _explain(url: str, error: Exception) -> str:
         return f"“{host}” did not answer within {TIMEOUT:g} seconds."
     if not isinstance(error, httpx2.HTTPError | OSError | UnicodeError):
         logger.error("A webhook could not be sent to %s.", host, exc_info=error)
-        return "ToolFlow failed to send it; the log says why."
+        return "Internal error when sending it; see the log."
     cause: BaseException = error
     while following := cause.__cause__ or cause.__context__:
         cause = following

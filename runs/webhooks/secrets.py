@@ -28,7 +28,7 @@ class RotatedRecentlyError(Exception):
     """Another rotation would end a secret that receivers may still use; ``until`` is when it ends by itself."""
 
     def __init__(self, until: datetime) -> None:
-        super().__init__(f"The previous secret counts until {until:%Y-%m-%d %H:%M} UTC; another rotation ends it.")
+        super().__init__(f"The previous secret is valid until {until:%Y-%m-%d %H:%M} UTC; rotating again ends it.")
         self.until = until
 
 

@@ -132,8 +132,8 @@ def _build_try(delivery: WebhookDelivery) -> Try | None:
         raise
     except Exception:
         # It would fail the same way with every try, and others are to be sent.
-        logger.exception("The webhook of run %s can't be written.", delivery.run_id)
-        problem = "ToolFlow failed to write it; the log says why."
+        logger.exception("The webhook of run %s can't be built.", delivery.run_id)
+        problem = "Internal error when building it; see the log."
     store_answer(Try(delivery, now, delivery.body), Answer(problem=problem, is_refused=True))
     return None
 

@@ -28,7 +28,7 @@ def send_due() -> str:
         return "No webhook is due."
     with hold_sender() as is_held:
         if not is_held:
-            return "Another process sends already."
+            return "Another process is already sending."
         tried = send_all()
     # What came while the last tries were under way. A worker that stops leaves it to the schedule of the next one.
     if not draining.is_set():
@@ -71,4 +71,4 @@ def _send_message() -> None:
     try:
         async_task(SEND_TASK)
     except Exception as error:  # noqa: BLE001  # whichever broker it is, its errors are its own
-        logger.warning("The queue's broker is unreachable; webhooks wait for the next sweep: %s", error)
+        logger.warning("The queue's broker is unreachable; webhooks are sent by the next sweep: %s", error)

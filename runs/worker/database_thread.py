@@ -86,7 +86,7 @@ class DatabaseThread:
             try:
                 return await self.ask(write)
             except OUTAGE_ERRORS as error:
-                logger.info("Something waits for the database: %s", error)
+                logger.info("Waiting for the database: %s", error)
                 await asyncio.sleep(RETRY_INTERVAL)
 
     def store(self, write: RunWrite) -> asyncio.Future[Written]:
@@ -158,7 +158,7 @@ class DatabaseThread:
             try:
                 self._on_commit(stored, time.perf_counter() - began_at)
             except Exception:  # whatever it is, the writes are stored
-                logger.exception("What was stored could not be measured.")
+                logger.exception("Storage metrics could not be recorded.")
         return results
 
     def _postpone(self, group: list[_Pending], error: Exception) -> None:
@@ -166,7 +166,7 @@ class DatabaseThread:
         now = time.monotonic()
         if self._outage_since is None:
             self._outage_since = now
-            logger.warning("Attempts can't be stored now and are kept until they can: %s", str(error).strip())
+            logger.warning("Attempts can't be stored; they are kept in memory and retried: %s", str(error).strip())
         kept = []
         for one in group:
             # Where others are stored the cause is this write itself, which must not hold its run for ever.
@@ -180,7 +180,7 @@ class DatabaseThread:
     def _end_outage(self) -> None:
         self._stored_at = time.monotonic()
         if self._outage_since is not None:
-            logger.warning("Attempts are stored again, after %.0f seconds.", self._stored_at - self._outage_since)
+            logger.warning("Attempts are being stored again after %.0f s.", self._stored_at - self._outage_since)
             self._outage_since = None
 
 

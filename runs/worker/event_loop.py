@@ -246,7 +246,7 @@ class Drain:
         for run_id in set(ids) - held:
             # One that ended since its lease was renewed is not lost.
             if run_id in self._tasks and not self._tasks[run_id][0].is_leaving:
-                logger.warning("Run %s is no longer held by this worker; it is dropped.", run_id)
+                logger.warning("Run %s is no longer leased by this worker; dropping it.", run_id)
                 self._stop_run(run_id, StopReason.LOST)
         await self._gate.refresh()
         unable = dict(self._context.unable)

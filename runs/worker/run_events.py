@@ -44,14 +44,14 @@ class RunEvents:
             run_place.set(RunPlace(run.pk, begun.step, begun.number))
             level = logging.INFO if begun.number > 1 else logging.DEBUG
             if logger.isEnabledFor(level):
-                log_event(logger, level, "attempt.started", f"Attempt {begun.number} of step {begun.step} begins.")
+                log_event(logger, level, "attempt.started", f"Attempt {begun.number} of step {begun.step} started.")
         if (finish := progress.finish) is not None:
             note_run_end(finish.status.value, finish.reason.value)
 
     def note_hand_back(self, *, seconds: float, waits_for: str) -> None:
         """A run waits in the queue again: until a moment, for something, or for another worker."""
         log_event(
-            logger, logging.INFO, "run.handed_back", "The run goes back to the queue.",
+            logger, logging.INFO, "run.handed_back", "The run returned to the queue.",
             wait_seconds=round(seconds, 3), waits_for=waits_for or None,
         )  # fmt: skip
 
@@ -76,7 +76,7 @@ class RunEvents:
             self._meter.note_attempt(model=model, outcome=ended.outcome.value, seconds=seconds, error=code)
         if error is not None:
             log_event(
-                logger, logging.WARNING, "provider.error", "A call of the model brought no answer.",
+                logger, logging.WARNING, "provider.error", "A model call got no answer.",
                 code=error.code.value, status=error.status, retry_after=error.retry_after,
             )  # fmt: skip
         if logger.isEnabledFor(logging.INFO):
@@ -93,17 +93,19 @@ class RunEvents:
 
 def note_wait(seconds: float) -> None:
     """A run waits before its next attempt, and keeps its slot meanwhile."""
-    log_event(logger, logging.INFO, "run.waits", "The run waits before its next attempt.", seconds=round(seconds, 3))
+    log_event(
+        logger, logging.INFO, "run.waits", "The run is waiting before its next attempt.", seconds=round(seconds, 3)
+    )
 
 
 def note_drain_start(*, owner: str, slots: int) -> None:
     """A drain begins to take runs."""
-    log_event(logger, logging.INFO, "drain.started", "The worker takes runs.", owner=owner, slots=slots)
+    log_event(logger, logging.INFO, "drain.started", "The worker started.", owner=owner, slots=slots)
 
 
 def note_drain_stop(*, owner: str, runs: int, seconds: float, is_well: bool) -> None:
     """A drain is over."""
     log_event(
-        logger, logging.INFO if is_well else logging.ERROR, "drain.stopped", "The worker has given its runs back.",
+        logger, logging.INFO if is_well else logging.ERROR, "drain.stopped", "The worker released its runs.",
         owner=owner, runs=runs, seconds=round(seconds, 1),
     )  # fmt: skip

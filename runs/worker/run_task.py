@@ -81,7 +81,7 @@ class PreparedVersions:
             except SpecError:
                 if missing := dict.fromkeys(use.what for use in find_missing_names(spec, registry)):
                     raise MissingPluginsError(
-                        f"Waits for a worker that has what version {version.number} needs: {', '.join(missing)}."
+                        f"Waits for a worker with the plug-ins of version {version.number}: {', '.join(missing)}."
                     ) from None
                 raise
             if len(self._specs) > MAX_PREPARED:
@@ -99,8 +99,8 @@ class StopReason(Enum):
     """Why a run's task is cancelled."""
 
     CANCELLED = "a user cancelled the run"
-    FORCED = "the worker stops at once"
-    LOST = "the run is no longer held by this worker"
+    FORCED = "the worker was forced to stop"
+    LOST = "the run is no longer leased by this worker"
 
 
 @dataclass
@@ -151,12 +151,12 @@ class RunTask:
         except ProblemsError as error:
             await self._end(EndReason.CONFIGURATION, f"The run's version can't be executed. {error}")
         except WriteRefusedError as error:
-            cause = self._log_failure(f"The database refuses what run {run.pk} brought.", error.__cause__ or error)
-            sentence = f"The database refuses to store what the last call brought. {cause}."
+            cause = self._log_failure(f"The database rejects the result of run {run.pk}.", error.__cause__ or error)
+            sentence = f"The database rejects the result of the last call. {cause}."
             await self._end(EndReason.INTERNAL_ERROR, sentence)
         except Exception as error:  # noqa: BLE001  # whatever it is, it is logged and ends the run
             cause = self._log_failure(f"Run {run.pk} failed inside ToolFlow.", error)
-            sentence = f"ToolFlow itself failed ({cause}). The worker's log has the details."
+            sentence = f"Internal error ({cause}). See the worker's log."
             await self._end(EndReason.INTERNAL_ERROR, sentence)
         finally:
             if (budget := self._find_budget()) is not None:

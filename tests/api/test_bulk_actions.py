@@ -68,7 +68,7 @@ class TestCancelling:
             "started_by": "operator",
             "page_url": f"http://testserver/runs/bulk/{document['id']}/",
             "started_runs_url": None,
-            "notes": [{"run": ended, "is_failure": False, "sentence": "It had ended already."}],
+            "notes": [{"run": ended, "is_failure": False, "sentence": "It had already ended."}],
         }
         assert {name: document[name] for name in expected} == expected
         assert read(operator, answer["Location"]) == document

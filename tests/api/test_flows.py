@@ -218,7 +218,7 @@ class TestArchive:
         listed = {query: list_names(editor, query) for query in ("", "?archived=true", "?archived=all")}
         assert listed == {"": ["coffee"], "?archived=true": ["tea"], "?archived=all": ["coffee", "tea"]}
         assert read_json(editor.post(f"{TEA}/take-out"))["is_archived"] is False
-        assert list_messages() == ["Archived.", "Taken out of the archive."]
+        assert list_messages() == ["Archived.", "Unarchived."]
 
     @pytest.mark.parametrize("action", ["archive", "take-out", "versions/1/make-live"])
     def test_what_is_not_there_is_not_found_and_a_body_means_nothing(self, editor: Script, action: str) -> None:

@@ -131,7 +131,7 @@ def test_the_python_of_the_guide_works(surroundings: dict[str, str], tmp_path: P
     assert "25 runs are queued." in printed
     assert len(re.findall(r"^\d+ succeeded ", printed, re.MULTILINE)) == 25
     assert "422 urn:toolflow:problem:invalid-body" in printed
-    assert "/colour There is no field of this name" in printed
+    assert "/colour Unknown field." in printed
 
 
 def test_the_receiver_of_the_guide_believes_only_what_is_signed(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ class TestTokens:
     @pytest.mark.parametrize("sent", ["tf_" + "0" * 64, "nonsense", "tf_é", "x" * 5000])
     def test_one_that_is_not_known_lets_nobody_in(self, owner: User, sent: str) -> None:
         create_token(owner)
-        assert "not known" in read_problem(Script(sent).get("nowhere"))["detail"]
+        assert "Unknown token" in read_problem(Script(sent).get("nowhere"))["detail"]
 
     def test_one_that_expired_was_revoked_or_is_of_a_closed_account_says_so_and_stays_listed(self, owner: User) -> None:
         expired = create_token(owner, name="old", expiry=timedelta(seconds=-1))

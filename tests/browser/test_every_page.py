@@ -226,9 +226,9 @@ def show_starting_a_run(page: Page) -> Iterator[None]:
 def show_an_account(page: Page) -> Iterator[None]:
     create_token(User.objects.get(), name=LONG)
     page.goto("/tokens/")
-    for name, shown in (("nightly import", "#new-token"), (LONG, "#token-name-problem")):
+    for name, shown in (("nightly import", "#new-token"), (LONG, "#token-name-about .error")):
         page.get_by_label("Name").fill(name)
-        page.get_by_role("button", name="Make the token").click()
+        page.get_by_role("button", name="Create token").click()
         expect(page.locator(shown)).to_be_visible()
         yield
     page.get_by_role("link", name="Revoke nightly").click()
@@ -241,7 +241,7 @@ def show_an_account(page: Page) -> Iterator[None]:
     page.get_by_label("Old password").fill("wrong")
     page.get_by_label("New password", exact=True).fill("123")
     page.get_by_label("New password confirmation").fill("124")
-    page.get_by_role("button", name="Change the password").click()
+    page.get_by_role("button", name="Change password").click()
     expect(page.get_by_role("alert")).to_have_count(1)
     yield
     page.context.clear_cookies()

@@ -121,7 +121,7 @@ def test_a_step_is_added_between_two_others(editor: Page) -> None:
     assert titles(editor) == ["Extract", "Look up", "Check", "Book"]
     added = step(editor, "Look up")
     expect(added.get_by_label("Tool name")).to_have_value("look_up")
-    added.get_by_text("No model: compute the output here").click()
+    added.get_by_text("Local step").click()
     added.get_by_label("Compute the output").fill("{'text': 'x'}")
     expect(added.get_by_label("System message")).to_be_hidden()
     save(editor)
@@ -150,7 +150,7 @@ def test_steps_are_deleted_and_kept_and_numbers_follow(editor: Page) -> None:
     # What was deleted is deleted still after a save that failed.
     step(editor, "Check").get_by_label("Tool name").evaluate("(field) => { field.value = 'no good name' }")
     press_save(editor)
-    expect(editor.get_by_role("alert")).to_contain_text("Not saved: one thing must be mended first.")
+    expect(editor.get_by_role("alert")).to_contain_text("Not saved: 1 problem to fix")
     expect(editor.get_by_text("Step “Extract” will be deleted when you save")).to_be_visible()
     # Cards with problems stay open.
     editor.get_by_role("button", name="Collapse all").click()

@@ -18,7 +18,7 @@ from tests.browser.widths import assert_fits, resize
 from tests.engine.builders import INVOICE, closed, make_attempt, make_flow, make_issue, make_step
 from tests.runs.pages.history_builders import make_stored_run
 
-EXAMPLE = "A JSON object as it should look"
+EXAMPLE = "An example JSON object"
 SHORT = AuditSpec(name="Short", rule="output.text.size() < 3", path="'/text'", message="'Too long.'")
 STEPS = (make_step(1, system_message="Name a colour."), make_step(2, system_message="Explain it.", audits=(SHORT,)))
 

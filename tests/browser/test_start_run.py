@@ -47,7 +47,7 @@ def _flow(transactional_db: None) -> None:
 
 def tab(page: Page, name: str) -> None:
     """Go over to the form or to JSON."""
-    page.get_by_role("group", name="How to write the input").get_by_role("button", name=name).click()
+    page.get_by_role("group", name="Input format").get_by_role("button", name=name).click()
 
 
 def fill_form(page: Page) -> None:
@@ -113,6 +113,29 @@ def test_what_was_typed_comes_along_from_the_form_to_json_and_back(admin_page: P
     admin_page.get_by_label("Brand").press("Enter")
     expect(admin_page.locator("h1")).to_contain_text("Queued")
     assert Run.objects.get().input == {**INPUT, "brand": "Coffee & Co"}
+
+
+def test_a_field_that_is_changed_loses_its_problem_and_follows_the_direction_of_its_text(admin_page: Page) -> None:
+    admin_page.goto(ADDRESS)
+    fill_form(admin_page)
+    admin_page.get_by_label("Seeds").fill("9")
+    admin_page.locator("#more summary").click()
+    admin_page.get_by_label("Time limit").fill("soon")
+    admin_page.get_by_role("button", name="Start run").click()
+    summary, seeds, limit = admin_page.get_by_role("alert"), admin_page.get_by_label("Seeds"), "Time limit"
+    expect(summary.get_by_role("link")).to_have_text(["Seeds", limit])
+    admin_page.locator("#more summary").click()
+    summary.get_by_role("link", name=limit).click()
+    expect(admin_page.get_by_label(limit)).to_be_focused()
+    expect(seeds).to_have_attribute("aria-invalid", "true")
+    seeds.fill("3")
+    expect(seeds).not_to_have_attribute("aria-invalid", "true")
+    expect(summary.get_by_role("link")).to_have_text([limit])
+    admin_page.get_by_label(limit).fill("60")
+    expect(summary).to_have_count(0)
+    for text, direction in (("المورد يوافق", "rtl"), ("Σύμβαση", "ltr")):
+        admin_page.get_by_label("About").fill(text)
+        expect(admin_page.get_by_label("About")).to_have_attribute("dir", direction)
 
 
 def test_json_is_checked_while_one_types_with_line_and_column(admin_page: Page) -> None:

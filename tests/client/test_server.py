@@ -120,7 +120,7 @@ def test_mistakes_are_listed_with_their_places(terminal: Terminal) -> None:
 )
 def test_what_does_not_exist_is_named(terminal: Terminal, call: str, missing: str) -> None:
     terminal.replies = [refuse(404)]
-    assert terminal.run(*call.split()) == (3, "", f"toolflow: There is no {missing}.\n")
+    assert terminal.run(*call.split()) == (3, "", f"toolflow: {missing} does not exist.\n")
 
 
 @pytest.mark.parametrize("call", ["run", "runs --limit 0", "show x", "nonsense", "flows push", ""])

@@ -66,7 +66,7 @@ def evaluate(text: str, **variables: Any) -> Any:
         ("ouput.title", (1, 1), "“output”?"),
         ("output.title ==\n  foo", (2, 3), "“foo”"),
         ("math.flor(1.5)", (1, 6), "“math.floor”?"),
-        ("matches(output.title, r'(?=x)')", (1, 23), "no regular expression"),
+        ("matches(output.title, r'(?=x)')", (1, 23), "regular expression"),
         ("output.tags.all(t, t != '') && t == ''", (1, 32), "“t”"),
         ("output.tags.map(input, true)", (1, 17), "a variable already"),
     ],

@@ -84,7 +84,7 @@ class TestResult:
         assert [(a.step, a.number) for a in found.final_results] == [(0, 1), (1, 3), (2, 1)]
         assert found.initial_input == {"topic": "tea", "text": "draft"}
         assert found.state == {"topic": "tea", "text": "final", "tone": "warm"}
-        with pytest.raises(IndexError, match="Step 3 did not begin"):
+        with pytest.raises(IndexError, match="Step 3 did not start"):
             found.step(3)
 
     def test_every_issue_says_which_attempt_it_belongs_to(self) -> None:

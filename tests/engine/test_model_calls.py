@@ -231,7 +231,7 @@ class TestProviders:
         ("model", "words"),
         [
             ("grok:llama", "No provider is called “grok”. Configured: “groq”, “keyless”, “nowhere”."),
-            ("groq:", "names a provider and no model"),
+            ("groq:", "names a provider but no model"),
             ("keyless:gpt-4.1", "Set TOOLFLOW_PROVIDER_KEYLESS_API_KEY"),
             ("nowhere:gpt-4.1", "TOOLFLOW_PROVIDER_NOWHERE_BASE_URL"),
         ],

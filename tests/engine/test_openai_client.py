@@ -85,7 +85,7 @@ async def test_calls_one_after_another_share_a_connection(model_server: ModelSer
         (FaultKind.RATE_LIMITED, ModelErrorCode.RATE_LIMITED, "It said: “Rate limit", 429),
         (FaultKind.SERVER_ERROR, ModelErrorCode.SERVER_ERROR, "It said: “The server", 500),
         (FaultKind.RESET, ModelErrorCode.CONNECTION, "broke before the answer was complete", None),
-        (FaultKind.HTML, ModelErrorCode.UNREADABLE, "no JSON object (text/html)", 200),
+        (FaultKind.HTML, ModelErrorCode.UNREADABLE, "(text/html)", 200),
         (FaultKind.HANG, ModelErrorCode.TIMEOUT, "gave no complete answer within 0.5 seconds", None),
     ],
 )
@@ -102,11 +102,11 @@ async def test_a_failure_is_one_call_and_an_error_that_may_be_tried_again(
 @pytest.mark.parametrize(
     ("api_key", "base_url", "words"),
     [
-        (None, None, "There is no API key. Set OPENAI_API_KEY (in a script: api_key=…) and"),
-        ("  ", "https://api.openai.com/v1/", "There is no API key."),
-        ("sk-ключ", None, "holds a character that no key has"),
-        (KEY, "ftp://example.com", "OPENAI_BASE_URL (in a script: base_url=…) is no web address"),
-        (KEY, "http://", "is no web address"),
+        (None, None, "Set OPENAI_API_KEY (in a script: api_key=…) and"),
+        ("  ", "https://api.openai.com/v1/", "No API key is set."),
+        ("sk-ключ", None, "contains an invalid character"),
+        (KEY, "ftp://example.com", "OPENAI_BASE_URL (in a script: base_url=…) is not a web address"),
+        (KEY, "http://", "is not a web address"),
     ],
 )
 async def test_what_is_not_configured_is_said_before_anything_is_sent(

@@ -61,7 +61,7 @@ def test_a_call_of_the_tool_gives_its_arguments_and_what_was_billed(finish_reaso
     ("body", "code", "words", "raw"),
     [
         (make_body(make_call('{"a":1}', name="other")), "wrong_tool", "got a call of `other`.", '{"a":1}'),
-        (make_body(make_call(name=None)), "wrong_tool", "a call that names no tool", '{"color":"red"}'),
+        (make_body(make_call(name=None)), "wrong_tool", "a call without a tool name", '{"color":"red"}'),
         (make_body(content="Sure!\nHere."), "no_tool_call", "got text: “Sure! Here.”", "Sure!\nHere."),
         (make_body(), "no_tool_call", "Expected a call of the tool `make_suite`, got nothing.", None),
         (make_body(refusal="I can't."), "refusal", "The model refused to answer: “I can't.”", "I can't."),
@@ -74,8 +74,8 @@ def test_a_call_of_the_tool_gives_its_arguments_and_what_was_billed(finish_reaso
         ({**make_body(), "choices": []}, "empty_choices", "no choices", None),
         ({"object": "list"}, "unreadable_reply", "no list of choices", None),
         ({"choices": [None]}, "unreadable_reply", "its first choice has no message", None),
-        (make_body(tool_calls={"name": "x"}), "unreadable_reply", "“tool_calls” is no list", '{"name": "x"}'),
-        ("<html>", "unreadable_reply", "no chat completion", None),
+        (make_body(tool_calls={"name": "x"}), "unreadable_reply", "“tool_calls”", '{"name": "x"}'),
+        ("<html>", "unreadable_reply", "not a chat completion", None),
     ],
 )
 def test_an_answer_that_can_t_be_used_says_why_and_its_text_is_kept(

@@ -85,7 +85,7 @@ class TestResult:
 
     async def test_what_does_not_fit_or_is_not_there_is_said(self) -> None:
         result = await run(make_flow(make_step(1)), app=simulate(tool_1=[LONG]))
-        with pytest.raises(OutputError, match=r"step 1 “Step 1” is no Scored\. .*score.* is missing"):
+        with pytest.raises(OutputError, match=r"step 1 “Step 1” is not a valid Scored\. .*score.* is missing"):
             result.output_as(Scored)
         result = await run(make_flow(make_step(1)), app=simulate(tool_1=[Fault(FaultKind.REFUSAL)]))
         with pytest.raises(OutputError, match="Step 1 “Step 1” has no output"):

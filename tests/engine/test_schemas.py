@@ -32,7 +32,7 @@ class TestValues:
             ("", "`supplier` is missing."),
             ("/total", "`total`: the value is less than the minimum of 0; got -1."),
             ("/lines/0/text", '`lines[0].text`: the value is not of type "string"; got 5.'),
-            ("/lines/0/extra~1part", "`lines[0].extra/part` is not expected; leave it out."),
+            ("/lines/0/extra~1part", "`lines[0].extra/part` is not expected. Remove it."),
         }
         assert {(issue.code, issue.severity) for issue in issues} == {("schema_mismatch", Severity.CRITICAL)}
         fits = {"supplier": "A", "total": 1, "lines": [{"text": "x", "amount": 1}]}
@@ -249,7 +249,7 @@ class TestFromAnExample:
 
     def test_of_many_notes_the_number_is_reported(self) -> None:
         notes = build_schema_from_example({f"field_{index}": None for index in range(MAX_NOTES + 5)}).notes
-        assert (len(notes), notes[-1]) == (MAX_NOTES + 1, "5 more places were left open.")
+        assert (len(notes), notes[-1]) == (MAX_NOTES + 1, "5 more values were left open.")
 
     def test_an_input_keeps_its_example_and_may_leave_out_what_only_some_elements_have(self) -> None:
         found = {"rows": [{"a": 1}, {"a": 2, "b": 3}]}

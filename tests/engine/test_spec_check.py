@@ -73,7 +73,7 @@ class TestProblems:
         ("rule", "expression", "told"),
         [
             ("python:tidy", "python:polite", ("No function is registered", "No audit is registered as “tidy”.")),
-            ("python:greedy", "python:greedy", ("Available: issues, output.", "wants the parameter “previous”")),
+            ("python:greedy", "python:greedy", ("Available: issues, output.", "the parameter “previous”")),
         ],
     )
     def test_audits_and_functions_are_kept_apart_and_get_only_what_is_on_offer(

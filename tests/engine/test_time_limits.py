@@ -82,7 +82,7 @@ class TestSteps:
         (attempt,) = end.history.attempts(1)
         assert (client.timeouts, attempt.outcome, attempt.usage.reported) == ([30], Outcome.ERRORED, False)
         assert attempt.error is not None and attempt.error.code is ModelErrorCode.TIMEOUT
-        assert attempt.error.message.startswith("The call was broken off. Step 1 “check” took longer than")
+        assert attempt.error.message.startswith("The call was aborted. Step 1 “check” took longer than")
         assert the_finish(end).blocking == (1, 1)
 
     async def test_a_call_that_takes_too_long_by_itself_is_tried_again(self) -> None:
@@ -181,7 +181,7 @@ class TestWhatIsUnderWay:
         assert (attempt.output, attempt.outcome, attempt.usage.total > 0) == (LONG, Outcome.FAILED, True)
         (issue,) = attempt.issues
         assert (issue.code, issue.severity) == ("audit_error", Severity.CRITICAL)
-        assert "it was broken off: Step 1 “check” took longer" in issue.description
+        assert "it was aborted: Step 1 “check” took longer" in issue.description
         assert (the_finish(end).reason, the_finish(end).blocking) == (EndReason.DEADLINE_EXCEEDED, (1, 1))
 
     async def test_an_attempt_that_passes_without_what_was_broken_off_has_passed(self, registry: Registry) -> None:

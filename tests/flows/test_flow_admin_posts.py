@@ -119,14 +119,14 @@ def test_pages_that_were_made_by_hand_are_refused_and_change_nothing(opened: Edi
 
     refuse("The page arrived incomplete", **{f"steps-{name}_FORMS": None for name in ("TOTAL", "INITIAL")})
     refuse("", **{"steps-0-audits-0-step": typed["steps-1-id"]})
-    for step, words in ((other.pk, "no part of the flow"), (stored, "names one step or audit twice")):
+    for step, words in ((other.pk, "not part of the flow"), (stored, "names one step or audit twice")):
         opened.fields = dict(typed)
         prefix = opened.add_step(name="Stolen", compute="{}")
         refuse(words, **opened.fields | {f"{prefix}id": step})
     opened.fields = dict(typed)
     prefix = opened.add_audit("steps-1-", name="Stolen")
-    refuse("no part of the flow", **opened.fields | {f"{prefix}id": foreign.pk})
-    refuse("The page does not say which state of the flow it was made of.", revision="²", **{"steps-0-name": "New"})
+    refuse("not part of the flow", **opened.fields | {f"{prefix}id": foreign.pk})
+    refuse("The page does not say which", revision="²", **{"steps-0-name": "New"})
     for position in ("-1", "abc", "9" * 20, "²"):
         refuse("", **{"steps-0-position": position})
     opened.fields = dict(typed)
@@ -147,7 +147,7 @@ def test_a_flow_that_there_is_not_leads_away(opened: EditorPage, editor: Client,
     for page in ("change", "delete", "history"):
         url = f"/admin/flows/flow/{quote(key)}/{page}/"
         answer = editor.get(url, follow=True)
-        assert {str(message)[:21] for message in answer.context["messages"]} == {"There is no such flow"}
+        assert {str(message)[:24] for message in answer.context["messages"]} == {"This flow does not exist"}
         assert editor.post(url, {**opened.fields, "_save": ""}).status_code in {200, 302}
     assert read_rows() == before
 

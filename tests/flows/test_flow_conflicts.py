@@ -130,7 +130,7 @@ class TestTheSecondIsTold:
         mine.fill("steps-0-", max_retries=2)
         words = {
             "window": "You, in another window, saved version 2",
-            "file": "Somebody saved version 2",
+            "file": "Another user saved version 2",
             "deleted": "bob saved it on",
             "unreadable": "The definition of version 2 can't be read by this version of ToolFlow.",
             "limits": "Runs in flight: 5 → none",
@@ -187,7 +187,7 @@ class TestPartsThatCameOrWent:
         Flow.objects.all().delete()
         mine.fill("steps-0-", name="Still here")
         assert mine.save_in_vain() == {}
-        assert "Somebody deleted this flow meanwhile." in mine.words
+        assert "This flow was deleted" in mine.words
         mine.url = "/admin/flows/flow/add/"
         assert mine.save() == ["Saved as version 1, which is live: new runs use it."]
         assert (read_names(), AuditRule.objects.get().name) == (["Still here", "Step 2"], "One")

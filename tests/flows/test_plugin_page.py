@@ -44,7 +44,7 @@ def test_everything_is_told_of_what_is_registered(editor: Client) -> None:
     fingerprint = registry.audits["wcag_contrast"].fingerprint[:8]
     assert (
         f"wcag_contrast async (output) flows.examples.plugins.audit_contrast · fingerprint {fingerprint} "
-        "Colours that can't be told from what they stand on. Each finding carries the ratio. Used by no flow."
+        "Colours that can't be told from what they stand on. Each finding carries the ratio. Not used by any flow."
     ) in text
     assert "colour_suite flows.examples.plugins.ColourSuite" in text
     assert '"additionalProperties": false' in text
@@ -57,7 +57,7 @@ def test_where_flows_use_it_leads_to_the_field_and_with_all_there_nothing_is_fla
     assert f'href="/admin/flows/flow/{flow.pk}/change/#id_steps-2-output_type">Colour theme</a>' in page
     text = read(editor)
     assert "Colour theme: step 3 “Full suite”, output type · live version 1 and editor" in text
-    assert "registered by nobody" not in text
+    assert "not registered" not in text
 
 
 def test_a_docstring_is_text_and_a_type_that_strict_mode_can_not_express_says_why(
@@ -85,7 +85,7 @@ def test_a_name_that_nobody_registers_stands_at_the_top_with_its_flows(
 ) -> None:
     make_version(make_flow(make_step(1, audits=(GHOST,))))
     text = read(editor)
-    assert text.index("Named by flows, and registered by nobody") < text.index("Output types")
+    assert text.index("Used by flows, but not registered") < text.index("Output types")
     assert "Audit “ghost” Example: step 1 “Step 1”, audit “Polite”, rule · live version 1 only" in text
     for number in range(USES_SHOWN + 2):
         make_version(make_flow(make_step(1, audits=(GHOST,))).model_copy(update={"name": f"flow-{number}"}))

@@ -50,7 +50,7 @@ def test_the_next_steps_name_the_module_and_its_directory(tmp_path: Path) -> Non
 @pytest.mark.parametrize("present", ["acme_invoices.py", "test_acme_invoices.py"])
 def test_nothing_is_overwritten(tmp_path: Path, present: str) -> None:
     (tmp_path / present).write_text("mine")
-    with pytest.raises(CommandError, match="exists already"):
+    with pytest.raises(CommandError, match="already exists"):
         start_plugin("acme_invoices", tmp_path)
     assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]
 

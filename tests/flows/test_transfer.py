@@ -124,7 +124,7 @@ def test_the_next_version_is_shown_with_what_it_changes_and_then_made(editor: Cl
 def test_what_is_there_already_is_not_imported(editor: Client) -> None:
     version = load_spec(title="Tea")
     preview = post(editor, make_text(title="Tea"))
-    assert "has this very definition already" in preview.content.decode()
+    assert "already has this definition" in preview.content.decode()
     assert "_import" not in preview.content.decode()
     # By hand it can be pressed all the same.
     assert confirm(editor, preview).status_code == 302
@@ -164,14 +164,14 @@ def test_a_version_that_was_made_meanwhile_is_not_run_over(editor: Client) -> No
     load_spec(title="Theirs")
     again = confirm(editor, preview, note="kept")
     page = PageReader(again.content.decode())
-    assert "Version 2 of this flow was saved meanwhile" in page.text
+    assert "Version 2 of this flow was saved in the meantime" in page.text
     assert (page.fields["note"], page.fields["latest"]) == ("kept", "2")
     assert FlowVersion.objects.count() == 2
     assert confirm(editor, again).status_code == 302
     assert Flow.objects.get().title == "Mine"
     Flow.objects.all().delete()
     gone = confirm(editor, preview)
-    assert "The flow was deleted meanwhile." in gone.content.decode() and not Flow.objects.exists()
+    assert "The flow was deleted in the meantime." in gone.content.decode() and not Flow.objects.exists()
     assert confirm(editor, gone).status_code == 302
 
 

@@ -136,7 +136,7 @@ class TestList:
 
     def test_a_flow_with_one_or_no_version_says_what_there_is(self, editor: Client) -> None:
         empty = Flow.objects.create(name="empty", title="Empty")
-        assert "saving the flow makes the first" in read_words(editor.get(address(empty)))
+        assert "No versions yet." in read_words(editor.get(address(empty)))
         assert "no versions yet" in read_words(editor.get(address(empty, "compare/")))
         assert "the flow has one version" in read_words(editor.get(address(store_version().flow, "compare/")))
 
@@ -250,7 +250,7 @@ class TestRestoring:
         store_version(max_retries=9, by=User.objects.create(username="bob"))
         response = editor.post(address(flow, "1/restore/"), {"latest": "3", "note": "My note"})
         words = read_words(response)
-        assert "Version 4 was saved meanwhile by bob." in words and "max_retries 9 → 3" in words
+        assert "Version 4 was saved in the meantime by bob." in words and "max_retries 9 → 3" in words
         assert 'value="My note"' in response.content.decode()
         assert flow.versions.count() == 4
 

@@ -94,7 +94,7 @@ def test_a_session_that_was_planted_before_is_another_one_after(provider: FakePr
 UNVERIFIED, FOREIGN, UNCLEAR = (
     "has not verified your e-mail address",
     "is not one of those",
-    "could not say who you are",
+    "could not identify you",
 )
 BOTH = ["toolflow", "another client"]
 
@@ -178,9 +178,9 @@ def test_an_answer_for_another_browser_lets_nobody_in_and_signs_nobody_out(provi
     victim, attacker = Client(), Client()
     way_back = provider.sign_in(attacker.get("/accounts/oidc/")["Location"])
     state = way_back.partition("state=")[2]
-    assert "Signing in did not work" in read_refusal(victim, victim.get(way_back))
+    assert "Sign-in failed" in read_refusal(victim, victim.get(way_back))
     victim.get("/accounts/oidc/")
-    assert "Signing in did not work" in read_refusal(victim, victim.get(way_back))
+    assert "Sign-in failed" in read_refusal(victim, victim.get(way_back))
     sign_in(provider, victim)
     for query in ("error=1", "error=access_denied&state=made-up", f"error=access_denied&state={state}"):
         victim.get(f"/accounts/oidc/callback/?{query}")
@@ -191,8 +191,8 @@ def test_a_refusal_of_the_provider_is_told_once(provider: FakeProvider) -> None:
     client = Client()
     state = provider.sign_in(client.get("/accounts/oidc/")["Location"]).partition("state=")[2]
     way_back = f"/accounts/oidc/callback/?error=access_denied&state={state}"
-    assert "Signing in did not work" in read_refusal(client, client.get(way_back))
-    assert "Signing in did not work" not in read_refusal(client, client.get(way_back))
+    assert "Sign-in failed" in read_refusal(client, client.get(way_back))
+    assert "Sign-in failed" not in read_refusal(client, client.get(way_back))
 
 
 def test_a_provider_that_fails_is_told_of_without_its_words(

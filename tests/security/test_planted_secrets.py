@@ -189,7 +189,7 @@ def fail_to_sign_in(settings: Any) -> None:
         way_back = provider.sign_in(client.get("/accounts/oidc/")["Location"])
         provider.is_down = True
         assert client.get(way_back)["Location"] == "/accounts/login/"
-        assert "could not say who you are" in client.get("/accounts/login/").content.decode()
+        assert "could not identify you" in client.get("/accounts/login/").content.decode()
 
 
 @pytest.mark.parametrize("key", ["the provider's key", "a key that doesn't look like one"])

@@ -49,7 +49,7 @@ def test_after_five_wrong_passwords_one_is_told_when_to_try_again(form: str) -> 
     answer = sign_in(password="correct horse", page=form)
     assert answer.status_code == 429
     assert answer["Retry-After"] == str(15 * 60)
-    assert "You can try again in 15 minutes" in read_words(answer.content.decode())
+    assert "Try again in 15 minutes" in read_words(answer.content.decode())
     # A lock-out is told of once, however long somebody goes on.
     assert [action for action, _, _ in tell()] == ["sign_in_failed"] * 4 + ["locked_out"]
 

@@ -16,7 +16,7 @@ from django.db import OperationalError
 from tests.site.test_settings import make_environment, start_command
 from toolflow_site.errors import BriefRefusals
 
-ADVICE = "Check DATABASE_URL; a new database wants `manage.py migrate` first. --traceback tells more.\n"
+ADVICE = "Check DATABASE_URL; a new database wants `manage.py migrate` first. Use --traceback for details.\n"
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ def invent_value(schema: Mapping[str, Any], *, seed: str) -> Any:
 _WORDS = ("amber", "birch", "cedar", "dune", "fjord", "harbour", "iris", "meadow")
 _SENTENCES = (
     "The main points are in order and nothing is left open.",
-    "Two details need another look before this goes out.",
+    "Two details need another check before this goes out.",
     "The change is small, well described and easy to undo.",
 )
 

@@ -27,7 +27,7 @@ class Command(BaseCommand):
         which = parser.add_mutually_exclusive_group()
         which.add_argument("--version", type=int, metavar="N", help="This version (default: the latest one)")
         which.add_argument("--live", action="store_true", help="The live version")
-        parser.add_argument("--output", default="-", metavar="FILE", help="Where to; - for the terminal (default)")
+        parser.add_argument("--output", default="-", metavar="FILE", help="Output file; - for the terminal (default)")
         parser.add_argument("--all", metavar="DIRECTORY", help="All flows that are not archived, a file for each")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -36,7 +36,7 @@ class Command(BaseCommand):
             raise CommandError("Name either a flow, or a directory with --all.")
         if folder is not None:
             if options["version"] is not None or output != "-":
-                raise CommandError("--all takes no --version and no --output.")
+                raise CommandError("--all can't be combined with --version or --output.")
             self._write_all(Path(folder), live=options["live"])
             return
         version = _fetch_version(name, options["version"], live=options["live"])

@@ -39,7 +39,7 @@ class Command(BaseCommand):
         if (username := options["user"]) is not None:
             user = get_user_model()._default_manager.filter(username=username).first()
             if user is None:
-                raise CommandError(f"There is no user “{username}”.")
+                raise CommandError(f"No user is called “{username}”.")
         specs = self._parse_all(options["files"])
         lines = []
         with transaction.atomic():

@@ -35,12 +35,12 @@ class Command(BaseCommand):
     def handle(self, *args: Any, name: str, directory: Path, **options: Any) -> None:
         directory = directory.resolve()
         if not directory.is_dir():
-            raise CommandError(f"There is no directory {directory}. Create it first.")
+            raise CommandError(f"No such directory: {directory}. Create it first.")
         _validate_name(name)
         files = {directory / f"{name}.py": "plugin.py-tpl", directory / f"test_{name}.py": "test_plugin.py-tpl"}
         for path in files:
             if path.exists():
-                raise CommandError(f"{path} exists already, and nothing is overwritten. Choose another name.")
+                raise CommandError(f"{path} already exists and is not overwritten. Choose another name.")
         try:
             for path, template in files.items():
                 text = Template((_TEMPLATES / template).read_text(encoding="utf-8")).substitute(name=name)
@@ -65,7 +65,7 @@ def _validate_name(name: str) -> None:
         raise CommandError(f"The name has {len(name)} characters; at most {MAX_NAME_LENGTH} are allowed.")
     # A module that is loaded may have no specification, such as __main__.
     if name in sys.modules or importlib.util.find_spec(name):
-        raise CommandError(f"There is a module “{name}” already, which yours would hide. Choose another name.")
+        raise CommandError(f"A module “{name}” already exists, and yours would hide it. Choose another name.")
 
 
 def _list_next_steps(name: str, directory: Path) -> list[str]:
@@ -76,7 +76,7 @@ def _list_next_steps(name: str, directory: Path) -> list[str]:
     test = os.path.relpath(directory / f"test_{name}.py", root)
     steps = [
         f"Run its tests, from the directory of manage.py{needs_pytest}:\n     {shown_python} -m pytest {test}",
-        "Make it your own: change and add what it registers, and what its tests say.",
+        "Make it your own: change what it registers and its tests.",
         f"Let ToolFlow load it. In .env:\n     TOOLFLOW_PLUGINS={','.join([*settings.TOOLFLOW_PLUGINS, name])}",
         "Restart ToolFlow. The page “Plug-ins” of the admin then shows it.",
         (

@@ -68,8 +68,8 @@ class FlowDocument(Model):
 class Flow(Answer):
     """A flow."""
 
-    name: str = Field(description="What it is called in addresses; never changes.")
-    title: str = Field(description="What it is called on pages.")
+    name: str = Field(description="Its name in addresses; never changes.")
+    title: str = Field(description="Its name on pages.")
     description: TextOrNull = Field(description="What it does, for people who start it.")
     live_version: int | None = Field(validation_alias="live_number", description="The version that new runs use.")
     latest_version: int | None = Field(validation_alias="latest_number", description="Its newest version.")
@@ -99,9 +99,9 @@ class FlowVersion(Answer):
     number: int = Field(description="Counted from 1.")
     is_live: bool = Field(description="Whether new runs use it.")
     digest: str = Field(description="SHA-256 of the definition: the same for the same definition.")
-    note: TextOrNull = Field(description="What it brings, in its author’s words.")
-    created_by: str | None = Field(validation_alias="created_by__username", description="The user who made it.")
-    created_at: datetime = Field(description="When it was made.")
+    note: TextOrNull = Field(description="The author’s note.")
+    created_by: str | None = Field(validation_alias="created_by__username", description="The user who created it.")
+    created_at: datetime = Field(description="When it was created.")
 
 
 class VersionPage(Page):
@@ -137,7 +137,7 @@ class FieldChange(Answer):
     """A field that differs."""
 
     field: str = Field(description="Its name in the document.")
-    kind: ChangeKind = Field(description="What became of it.")
+    kind: ChangeKind = Field(description="How it changed.")
     old: Any | None = Field(description="The old value; null where nothing was set.")
     new: Any | None = Field(description="The new value; null where nothing is set.")
     notes: list[str] = Field(description="The difference in words.")
@@ -147,19 +147,19 @@ class AuditChange(Answer):
     """What became of an audit."""
 
     subject: Subject = Field(description="What this is about.")
-    kind: ChangeKind = Field(description="What became of it.")
+    kind: ChangeKind = Field(description="How it changed.")
     name: str = Field(description="The new name, or the old one of what was removed.")
     place: Annotated[int | None, BeforeValidator(lambda place: place or None)] = Field(
         description="Counted from 1: the new place, or the old one of what was removed."
     )
-    notes: list[str] = Field(description="What is no field, such as a move.")
+    notes: list[str] = Field(description="Changes other than fields, such as moves.")
     fields: list[FieldChange] = Field(description="The fields that differ.")
 
 
 class FlowChange(AuditChange):
     """What became of the flow’s own fields, or of a step."""
 
-    audits: list[AuditChange] = Field(description="What became of the step’s audits.")
+    audits: list[AuditChange] = Field(description="How the step’s audits changed.")
 
 
 class FlowDifference(Answer):
@@ -177,20 +177,20 @@ class FlowDifference(Answer):
 
 
 class FlowWarning(Answer):
-    """What is allowed, and most likely not meant."""
+    """Warnings: allowed, but probably not intended."""
 
-    detail: str = Field(validation_alias="message", description="What may be wrong and what would be right.")
+    detail: str = Field(validation_alias="message", description="What may be wrong and how to fix it.")
     pointer: str = Field(validation_alias="path", description="JSON pointer into the document.")
 
 
 class ValidFlow(Answer):
     """What storing a flow would do that has no mistakes."""
 
-    valid: bool = Field(description="true: mistakes are answered with 422.")
+    valid: bool = Field(description="true: problems are answered with 422.")
     name: str = Field(description="The name of the flow.")
     digest: str = Field(description="SHA-256 of the definition.")
     would_make_version: int | None = Field(description="The version that storing it makes; null if nothing is new.")
-    warnings: list[FlowWarning] = Field(description="What is allowed, and most likely not meant.")
+    warnings: list[FlowWarning] = Field(description="Warnings: allowed, but probably not intended.")
 
 
 class StepTrial(Body):
@@ -198,7 +198,7 @@ class StepTrial(Body):
 
     document: FlowDocument = Field(description="The definition of the flow; it need not be stored.")
     step: Annotated[int, Field(ge=1, le=MAX_STEPS), WHOLE] = Field(description="The number of the step, from 1.")
-    run: Positive | None = Field(None, description="An earlier run of the flow, whose results the step finds.")
+    run: Positive | None = Field(None, description="An earlier run of the flow whose results the step uses.")
     after_attempt: Annotated[int, Field(ge=0), WHOLE] | None = Field(
         None, description="How many of the run’s attempts of the step come before the next one; 0 by default."
     )
@@ -234,7 +234,7 @@ class TriedStep(Answer):
 
     step: int = Field(description="The number of the step, from 1.")
     name: str = Field(description="The name of the step.")
-    notes: list[str] = Field(description="What fits badly in what the step works on, a sentence each.")
+    notes: list[str] = Field(description="Problems with the values that the step works on, a sentence each.")
 
 
 class Preview(TriedStep):
@@ -243,13 +243,13 @@ class Preview(TriedStep):
     request: dict[str, Any] | None = Field(description="The exact body that a model step would send.")
     output: dict[str, Any] | None = Field(description="What a local step computes.")
     issues: list[Issue] = Field(description="What had to be changed in `output` so that it can be stored.")
-    problem: TextOrNull = Field(description="Why there is neither, such as an expression that fails.")
+    problem: TextOrNull = Field(description="Why neither is available, such as a failing expression.")
 
 
 class TriedAudit(Answer):
     """What one audit says."""
 
-    name: str = Field(description="What the audit is called.")
+    name: str = Field(description="The name of the audit.")
     fail_at: Severity | Literal["never"] = Field(description="The severity that fails it.")
     passed: bool = Field(description="Whether none of its issues reaches `fail_at`.")
     issue_count: Count = Field(description="How many issues it raised.")
@@ -258,7 +258,7 @@ class TriedAudit(Answer):
 class Verdict(TriedStep):
     """What would become of an output."""
 
-    outcome: Literal["passed", "failed", "invalid"] = Field(description="What the attempt would be.")
+    outcome: Literal["passed", "failed", "invalid"] = Field(description="The outcome that the attempt would have.")
     output: dict[str, Any] | None = Field(description="The output after its sanitizer.")
     raw_output: Any | None = Field(description="What came in, where the sanitizer changed it.")
     failure_reason: TextOrNull = Field(description="Why it did not pass, by the step’s own rule.")
@@ -269,14 +269,14 @@ class Verdict(TriedStep):
 # ---------------------------------------------------------------------------------------------------------------------
 # Settings
 
-_RUNS = "Most runs at work at one time; others wait in the queue. null: no limit."
-_TOKENS = "Once all runs of the flow have used so many tokens, no more calls are made until the next period."
-_COST = "The same for what all runs of the flow cost, in USD."
-_PERIOD = "How long the two budgets last; days and months are those of UTC."
-_DAYS = "Days from the end of a run until it is deleted. 0: never. null: as this installation keeps runs."
+_RUNS = "Maximum number of concurrent runs; others wait in the queue. null: no limit."
+_TOKENS = "Once all runs of the flow have used this many tokens, no more calls are made until the next period."
+_COST = "The same for the cost of all runs of the flow, in USD."
+_PERIOD = "How long the two budgets last; days and months are in UTC."
+_DAYS = "Days from the end of a run until it is deleted. 0: never. null: the default of this installation."
 _OUTPUT_DAYS = (
-    "Days from the end of a run until what it read and wrote goes; its figures stay. At most `keep_days`. "
-    "0: not before the run goes. null: as this installation keeps outputs."
+    "Days from the end of a run until its inputs and outputs are deleted; its figures are kept. At most `keep_days`. "
+    "0: with the run. null: the default of this installation."
 )
 
 PeriodName = Literal["day", "month"]
@@ -300,7 +300,9 @@ class Retention(Answer):
     """For how long runs are kept; null is for ever."""
 
     keep_days: int | None = Field(description="Days from the end of a run until it is deleted.")
-    keep_outputs_days: int | None = Field(description="Days until what it read and wrote goes, if that is earlier.")
+    keep_outputs_days: int | None = Field(
+        description="Days until its inputs and outputs are deleted, if that is earlier."
+    )
 
 
 class FlowSettings(Answer):
@@ -313,7 +315,7 @@ class FlowSettings(Answer):
     budget_period: PeriodName = Field(description=_PERIOD)
     keep_days: int | None = Field(description=_DAYS)
     keep_outputs_days: int | None = Field(description=_OUTPUT_DAYS)
-    retention: Retention = Field(description="What holds in the end: these, or what the installation says.")
+    retention: Retention = Field(description="The values in effect: these, or the defaults of the installation.")
     updated_at: datetime = Field(description="When the flow was last saved, in UTC.")
 
 
@@ -333,14 +335,18 @@ class FlowFilters(Paging):
         "false", description="Only flows in the archive, only others, or all."
     )
     input_schema: Flag = Field(False, description="Whether each flow comes with its input schema.")
-    before: _FlowKey | None = Field(None, description="Only flows before this name. Follow `next` rather than make it.")
-    after: _FlowKey | None = Field(None, description="Only flows after this name. Follow `next` rather than make it.")
+    before: _FlowKey | None = Field(
+        None, description="Only flows before this name. Follow `next` instead of building it."
+    )
+    after: _FlowKey | None = Field(
+        None, description="Only flows after this name. Follow `next` instead of building it."
+    )
 
 
 class NewFlowQuery(Query):
     """What is said of a new flow."""
 
-    note: Note = Field("", description="What the new version brings, in a few words.")
+    note: Note = Field("", description="A short note on the new version.")
 
 
 class ChangedFlowQuery(NewFlowQuery):
@@ -354,7 +360,7 @@ class ChangedFlowQuery(NewFlowQuery):
 class VersionFormat(Query):
     """How a version is read."""
 
-    format: Literal["json", "yaml"] | None = Field(None, description="Wins over the header `Accept`.")
+    format: Literal["json", "yaml"] | None = Field(None, description="Overrides the header `Accept`.")
 
 
 class ComparedVersion(Query):

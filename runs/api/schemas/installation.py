@@ -20,8 +20,8 @@ class Worker(Answer):
     status: Literal["working", "stopping", "silent"] = Field(
         description="`stopping` takes no more runs; `silent` has no recent heartbeat."
     )
-    slots: Count = Field(description="Runs that it may have under way.")
-    in_flight: Count = Field(description="Runs that it has under way.")
+    slots: Count = Field(description="The maximum number of concurrent runs.")
+    in_flight: Count = Field(description="The number of runs in progress.")
     running_for: Seconds = Field(description="Seconds from its start to its last heartbeat.")
     silent_for: Seconds = Field(description="Seconds since its last heartbeat.")
 
@@ -30,10 +30,10 @@ class Provider(Answer):
     """A server that models are asked at, as this web server is configured."""
 
     name: str | None = Field(
-        description="What stands before the colon in `provider:model`; null for the default provider."
+        description="The part before the colon in `provider:model`; null for the default provider."
     )
     host: str | None = Field(description="Its host and port; null for the simulated model.")
-    api: Api = Field(description="`auto` takes the Responses API only for models at OpenAI that need it.")
+    api: Api = Field(description="`auto` uses the Responses API only for OpenAI models that need it.")
     is_simulated: bool = Field(description="Whether the simulated model answers; nothing is billed.")
     problem: str | None = Field(description="Why it can’t be called, if it can’t: no usable key.")
 
@@ -49,8 +49,8 @@ class Workers(Answer):
 class PluginFunction(Answer):
     """An audit or a function; an expression names it as `python:` and its name."""
 
-    name: str = Field(description="What flows call it by.")
-    description: str | None = Field(description="What its author says of it.")
+    name: str = Field(description="The name that flows use.")
+    description: str | None = Field(description="The author’s description.")
     parameters: list[str] = Field(description="The variables that it takes.")
     is_async: bool = Field(description="Whether it is a coroutine.")
 
@@ -58,9 +58,9 @@ class PluginFunction(Answer):
 class OutputType(Answer):
     """A type that outputs of a step are built from; a step names it as its `output_type`."""
 
-    name: str = Field(description="What flows call it by.")
-    description: str | None = Field(description="What its author says of it.")
-    has_audit: bool = Field(description="Whether it audits outputs by itself.")
+    name: str = Field(description="The name that flows use.")
+    description: str | None = Field(description="The author’s description.")
+    has_audit: bool = Field(description="Whether it has its own audit.")
     output_schema: dict[str, Any] | None = Field(description="JSON Schema of its outputs.")
     problems: list[str] = Field(description="Why it can’t be used, if it can’t.")
 
@@ -68,7 +68,7 @@ class OutputType(Answer):
 class MissingPlugin(Answer):
     """A name that a flow uses and that is not registered."""
 
-    kind: Literal["output_type", "audit", "function"] = Field(description="What it should be.")
+    kind: Literal["output_type", "audit", "function"] = Field(description="The kind of plug-in.")
     name: str = Field(description="The name.")
     flow: str = Field(description="The name of the flow.")
     place: str = Field(description="Where in the flow, in words.")
@@ -81,5 +81,5 @@ class Plugins(Answer):
     output_types: list[OutputType] = Field(description="By name.")
     audits: list[PluginFunction] = Field(description="By name.")
     functions: list[PluginFunction] = Field(description="By name.")
-    missing: list[MissingPlugin] = Field(description="By the titles of flows.")
+    missing: list[MissingPlugin] = Field(description="Ordered by flow title.")
     problems: list[str] = Field(description="Modules that could not be loaded.")

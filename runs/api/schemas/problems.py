@@ -10,21 +10,21 @@ from pydantic import Field
 from runs.documents.base import Model, Omitted
 
 STATUSES = {
-    400: "A query parameter is unknown or not valid, or the body is no JSON.",
-    401: "No token was sent, or it is not known, was revoked or has expired.",
+    400: "A query parameter is unknown or not valid, or the body is not JSON.",
+    401: "No token was sent, or it is unknown, revoked or expired.",
     403: "The token’s scope or its owner’s permissions don’t allow this.",
-    404: "There is nothing under this address.",
-    405: "The address knows no such method.",
-    406: "The Accept header names nothing that can be answered.",
+    404: "Nothing exists at this address.",
+    405: "The address does not allow this method.",
+    406: "No media type in the Accept header is available.",
     408: "The body did not arrive in time.",
-    409: "What is asked for doesn’t fit what is: the detail says why.",
+    409: "The request conflicts with the current state; the detail says why.",
     411: "The body came in chunks, and this server needs a `Content-Length`.",
     412: "It has changed since it was read.",
     413: "The body is too large, or the query has too many parameters.",
-    415: "The Content-Type header names nothing that can be read here.",
-    422: "The body has mistakes: each is in `errors`, with a JSON pointer.",
+    415: "The media type in the Content-Type header is not supported.",
+    422: "The body is not valid; `errors` lists each problem with a JSON pointer.",
     429: "Too many requests; `Retry-After` says in how many seconds to try again.",
-    501: "This server can’t stream; it needs ASGI.",
+    501: "This server can’t stream events; it needs ASGI.",
     503: "The database is not available; try again soon.",
 }
 """What a problem of each status means in general."""
@@ -33,7 +33,7 @@ STATUSES = {
 class ProblemError(Model):
     """One mistake in a request."""
 
-    detail: str = Field(description="What is wrong and what would be right, in a sentence.")
+    detail: str = Field(description="What is wrong and how to fix it, in a sentence.")
     pointer: str | Omitted = Field(None, description="JSON pointer to the value in the body; empty for the whole body.")
     parameter: str | Omitted = Field(None, description="Name of the query parameter.")
 
@@ -41,14 +41,14 @@ class ProblemError(Model):
 class Problem(Model):
     """Why a request can’t be done: a problem document as RFC 9457 defines it, the same for every status."""
 
-    type: str = Field(description="What programs tell problems apart by: `urn:toolflow:problem:…`.")
+    type: str = Field(description="Identifies the kind of problem: `urn:toolflow:problem:…`.")
     title: str = Field(description="The status in words.")
     status: int = Field(description="The HTTP status.")
-    detail: str = Field(description="What is wrong and what would be right, in a sentence for people.")
+    detail: str = Field(description="What is wrong and how to fix it, in a sentence for people.")
     request_id: str | Omitted = Field(
-        None, description="What the log of the server calls this request; also in the header `X-Request-ID`."
+        None, description="The id of this request in the server’s log; also in the header `X-Request-ID`."
     )
-    errors: list[ProblemError] | Omitted = Field(None, description="The single mistakes, at most 100.")
+    errors: list[ProblemError] | Omitted = Field(None, description="The problems, at most 100.")
 
 
 def describe_problems(statuses: Iterable[int]) -> dict[int, OpenApiResponse]:

@@ -55,7 +55,7 @@ _ADDRESS = rf"https?://{_HOST}(:[1-9][0-9]{{0,4}})?([/?]{_PART})?(#{_PART})?"
 def _check_address(url: str) -> str:
     check_webhook_url(url)
     if not re.fullmatch(_ADDRESS, url, re.ASCII):
-        raise ValueError("This is no address such as https://example.com/hooks; write other characters as %XX.")
+        raise ValueError("This is not a valid URL such as https://example.com/hooks. Write other characters as %XX.")
     if found := re.match(r"https?://\[([^]]*)]", url):
         # Raises a ``ValueError`` of its own.
         ipaddress.IPv6Address(found[1])
@@ -118,7 +118,7 @@ class RunTerms(Body):
     """What a run may be given besides its input. What is left out or null is as the flow’s version says."""
 
     priority: PriorityName | None = Field(
-        None, description="Which queued runs begin first; `normal` if it is left out."
+        None, description="Which queued runs start first; `normal` if it is left out."
     )
     token_budget: Annotated[int, Field(ge=1, le=MAX_TOKEN_BUDGET), WHOLE] | None = Field(
         None, description="Tokens that all attempts may use together."
@@ -129,17 +129,16 @@ class RunTerms(Body):
     )
     webhook_url: WebhookUrl | None = Field(
         None,
-        description="An http or https address that its end is sent to, signed with the secret of the installation, "
-        "which an administrator knows.",
+        description=(
+            "An http or https URL that is notified when the run ends. Messages are signed with the secret of "
+            "the installation; ask an administrator for it."
+        ),
     )
 
 
 _INPUT = "What the run works on: an object that fits the input schema of the flow’s version."
-_LABELS = (
-    "Short texts by which the run is found again, at most 10. Those such as `bulk-7` are left to bulk actions, which "
-    "give them to what they start."
-)
-_METADATA = "Whatever you want to keep with the run, at most 16 KB of JSON. ToolFlow only hands it on."
+_LABELS = "Short texts to find the run by, at most 10. Labels such as `bulk-7` are reserved for bulk actions."
+_METADATA = "Your own data, at most 16 KB of JSON. ToolFlow stores and returns it unchanged."
 
 
 class NewRun(RunTerms):
@@ -156,9 +155,7 @@ class OneOfMany(Body):
     """One of many runs to be started."""
 
     input: FreeObject = Field(description=_INPUT)
-    labels: Labels | None = Field(
-        None, description="Labels that this run has besides those of all; at most 10 together."
-    )
+    labels: Labels | None = Field(None, description="Labels in addition to those of all runs; at most 10 in total.")
     metadata: FreeObject | None = Field(None, description=_METADATA)
 
 
@@ -169,7 +166,7 @@ class NewRuns(RunTerms):
     version: Positive | None = Field(None, description="The number of a version; the live one if left out.")
     labels: Labels | None = Field(None, description="Labels that all of them have.")
     runs: Annotated[list[OneOfMany], Field(min_length=1, max_length=MAX_RUNS)] = Field(
-        description="The runs, each with its input and what is its own."
+        description="The runs, each with its input and its own options."
     )
 
 
@@ -188,6 +185,6 @@ class RunChange(Body):
     """What a run is changed to. What is left out stays as it is; null takes it away."""
 
     labels: Labels | None = Field(
-        None, description="All labels that it has from now on, at most 10. Those of bulk actions stay in any case."
+        None, description="The new labels, at most 10. Labels of bulk actions are always kept."
     )
     metadata: FreeObject | None = Field(None, description=_METADATA)

@@ -40,16 +40,16 @@ class Span(Answer):
     """The days that figures are of."""
 
     first: date = Field(serialization_alias="from", description="The first day, UTC.")
-    last: date = Field(serialization_alias="to", description="The last day, counted in.")
+    last: date = Field(serialization_alias="to", description="The last day, included.")
 
 
 class RunFigures(Answer):
     """Runs that ended. Rates are fractions of one, leave out runs that were cancelled, and are null of nothing."""
 
-    total: Count = Field(validation_alias="runs", description="Runs that ended, however they did.")
+    total: Count = Field(validation_alias="runs", description="Runs that ended, with any status.")
     succeeded: Count = Field(description="Runs that succeeded: each is an accepted output.")
     failed: Count = Field(description="Runs with an output that never passed.")
-    errored: Count = Field(description="Runs that a fault ended.")
+    errored: Count = Field(description="Runs that ended errored.")
     cancelled: Count = Field(description="Runs that were cancelled.")
     pass_rate: Rate = Field(description="Runs that succeeded.")
     first_attempt_pass_rate: Rate = Field(validation_alias="first_rate", description="Runs that needed no retry.")
@@ -156,7 +156,7 @@ class VersionFigures(Figures):
     """The figures of a version."""
 
     version: int = Field(ge=1, description="Its number.")
-    is_live: bool = Field(description="Whether it is the one that runs now.")
+    is_live: bool = Field(description="Whether it is live.")
 
 
 class ModelFigures(Figures):
@@ -196,7 +196,7 @@ class IssueFigures(Answer):
 class Asked(Span):
     """What figures were asked for."""
 
-    version: int | None = Field(description="The version that was asked for; null for all.")
+    version: int | None = Field(description="The requested version; null for all.")
     is_simulated: bool = Field(description="Whether these are simulated runs.")
 
 
@@ -204,7 +204,7 @@ class FlowStatistics(Asked, Figures):
     """How the runs of a flow went."""
 
     flow: str = Field(description="Name of the flow.")
-    model: str | None = Field(description="The model that was asked for; null for all.")
+    model: str | None = Field(description="The requested model; null for all.")
     group_by: Literal["day", "week", "none"] = Field(description="What `periods` are.")
     periods: list[PeriodFigures] | None = Field(
         description="Each day, or week from Monday on, the oldest first; null with `group_by=none`."
@@ -226,7 +226,7 @@ class AuditFigures(Answer):
     audit: TextOrNull = Field(description="Name of the audit; null for what ToolFlow itself raised.")
     code: TextOrNull = Field(description="Code of what ToolFlow itself raised; null for audits.")
     fired: Count = Field(description="Attempts in which it raised an issue.")
-    retried: Count = Field(description="Of these, attempts after which another one of their step was looked at for it.")
+    retried: Count = Field(description="Of these, attempts whose next attempt was audited again.")
     fixed: Count = Field(description="Of these, where that one had none of its issues.")
     fixed_rate: Rate = Field(description="Share of those retried that were fixed; null of none.")
     retry_tokens: Count = Field(description="Tokens of the attempts that followed, up to that one.")
@@ -279,9 +279,9 @@ class UsageGroup(Answer):
 class UsageStatistics(Asked):
     """What flows used."""
 
-    flow: str | None = Field(description="The flow that was asked for; null for all.")
-    model: str | None = Field(description="The model that was asked for; null for all.")
-    group_by: list[Group] = Field(description="What usage is told apart by.")
+    flow: str | None = Field(description="The requested flow; null for all.")
+    model: str | None = Field(description="The requested model; null for all.")
+    group_by: list[Group] = Field(description="The keys that usage is grouped by.")
     items: list[UsageGroup] = Field(
         description="By flow, version, model and day; at most 1,000, more are refused (400)."
     )
@@ -312,11 +312,11 @@ class RunningFigures(Answer):
 class QueueState(Answer):
     """How many runs are queued."""
 
-    ready: Count = Field(description="Runs that a worker may take at once.")
-    later: Count = Field(description="Runs that are to begin at a later time.")
-    waiting: Count = Field(description="Runs that wait for something else, such as a limit or a wait between attempts.")
+    ready: Count = Field(description="Runs that a worker can claim now.")
+    later: Count = Field(description="Runs scheduled for later.")
+    waiting: Count = Field(description="Blocked runs: they wait for a limit, a delay between attempts, or a plug-in.")
     oldest_ready: Seconds | None = Field(description="Seconds that the oldest ready run has been ready.")
-    is_unattended: bool = Field(description="Runs are ready, and no worker is alive that could take them.")
+    is_unattended: bool = Field(description="Runs are ready, but no worker is online to claim them.")
 
 
 class WorkersFigures(Answer):
@@ -324,8 +324,8 @@ class WorkersFigures(Answer):
 
     alive: Count = Field(description="Those with a recent heartbeat.")
     silent: Count = Field(description="Those without one.")
-    slots: Count = Field(description="Runs that the workers alive may have under way.")
-    in_flight: Count = Field(description="Runs that they had under way at their last heartbeat.")
+    slots: Count = Field(description="The maximum number of concurrent runs of the workers online.")
+    in_flight: Count = Field(description="Runs in progress at their last heartbeat.")
 
 
 class TodayFigures(Answer):
@@ -355,12 +355,12 @@ class MedianFigures(Answer):
 class Overview(Answer):
     """What goes on now, and today beside the 7-day median."""
 
-    now: datetime = Field(description="When this was answered, UTC.")
-    running: RunningFigures = Field(description="Runs under way, simulated and real ones.")
-    queue: QueueState = Field(description="Runs that are queued, simulated and real ones.")
+    now: datetime = Field(description="When this answer was computed, UTC.")
+    running: RunningFigures = Field(description="Runs in progress, simulated and real.")
+    queue: QueueState = Field(description="Queued runs, simulated and real.")
     workers: WorkersFigures = Field(description="Worker processes.")
     is_simulated: bool = Field(description="Whether `today` and `median` are of simulated runs.")
-    today: TodayFigures = Field(description="What ended today so far; runs count within seconds of their end.")
+    today: TodayFigures = Field(description="Runs that ended today; they are counted within seconds.")
     median: MedianFigures | None = Field(description="The median day of the 7 before; null without any run.")
 
 
@@ -370,7 +370,7 @@ class Overview(Answer):
 
 def _refuse_nul(text: str) -> str:
     if "\0" in text:
-        raise ValueError("No name has a NUL.")
+        raise ValueError("Names can’t contain NUL.")
     return text
 
 
@@ -382,9 +382,7 @@ Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_refus
 class OverviewQuery(Query):
     """Which runs are meant."""
 
-    simulated: Literal["true", "false"] = Field(
-        "false", description="Whether simulated runs are meant, or real ones; never both."
-    )
+    simulated: Literal["true", "false"] = Field("false", description="Simulated runs or real ones, never both.")
 
     @property
     def is_simulated(self) -> bool:
@@ -408,13 +406,15 @@ class FlowStatisticsQuery(SpanQuery):
     """Which figures of a flow are read."""
 
     model: Name | None = Field(None, description="Only attempts that this model answered.")
-    group_by: Literal["day", "week", "none"] = Field("day", description="What `periods` are; `none` leaves them out.")
+    group_by: Literal["day", "week", "none"] = Field(
+        "day", description="The length of a period; `none` omits `periods`."
+    )
 
 
 class AuditQuery(SpanQuery):
     """Which audits of a flow come first."""
 
-    sort: Literal["fired", "cost"] = Field("fired", description="Whether what fired or what cost most comes first.")
+    sort: Literal["fired", "cost"] = Field("fired", description="Order by number of issues or by cost.")
 
 
 class UsageQuery(SpanQuery):
@@ -425,6 +425,6 @@ class UsageQuery(SpanQuery):
     model: Name | None = Field(None, description="Only attempts that this model answered.")
     group_by: list[Group] = Field(
         ["flow"],
-        description="What usage is told apart by, with commas: any of `flow`, `version`, `model` and `day`. Versions "
-        "are numbered within their flow, so `version` brings the flow along.",
+        description="The keys to group usage by, separated by commas: any of `flow`, `version`, `model` and `day`. "
+        "Versions are numbered within their flow, so `version` includes the flow.",
     )

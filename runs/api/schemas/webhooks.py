@@ -32,11 +32,11 @@ class WebhookEndpoint(Answer):
     id: int = Field(ge=1, description="The number of the endpoint.")
     webhook_url: str = Field(description=f"Where messages are sent. {_SHOWN_TO}")
     flow: str | None = Field(description="The name of the flow whose runs are sent; null for those of all flows.")
-    event_types: list[EventType] = Field(description="Which ends of runs are sent; empty for all of them.")
+    event_types: list[EventType] = Field(description="The events to send; empty for all.")
     is_enabled: bool = Field(description="Whether anything is sent.")
     last_delivery: LastDelivery | None = Field(description="Null if there is none, or none is kept.")
     created_at: datetime = Field(description="UTC.")
-    url: Url = Field(description="Where it is read.")
+    url: Url = Field(description="Its address.")
 
 
 class NewWebhookEndpoint(WebhookEndpoint):
@@ -44,8 +44,10 @@ class NewWebhookEndpoint(WebhookEndpoint):
 
     secret: str = Field(
         pattern=r"^whsec_[A-Za-z0-9+/]{43}=$",
-        description="What receivers verify signatures with, as libraries for Standard Webhooks take it. It is shown "
-        "this once: keep it like a password.",
+        description=(
+            "The secret to verify signatures with, in the format of Standard Webhooks libraries. Shown only "
+            "once: store it like a password."
+        ),
     )
 
 
@@ -58,7 +60,7 @@ class WebhookEndpointPage(Page):
 class RotatedSecret(Answer):
     """The new secret of an endpoint."""
 
-    secret: str = Field(pattern=r"^whsec_[A-Za-z0-9+/]{43}=$", description="It is shown this once.")
+    secret: str = Field(pattern=r"^whsec_[A-Za-z0-9+/]{43}=$", description="Shown only once.")
     previous_until: datetime = Field(
         description="UTC. Until then messages are signed with the previous secret, too: give receivers the new one."
     )
@@ -68,7 +70,7 @@ class ChangedEndpoint(Body):
     """What is changed of an endpoint. What is left out or null stays as it is."""
 
     webhook_url: WebhookUrl | None = Field(None, description="An http or https address.")
-    event_types: list[EventType] | None = Field(None, description="Which ends of runs are sent; empty for all of them.")
+    event_types: list[EventType] | None = Field(None, description="The events to send; empty for all.")
     is_enabled: bool | None = Field(None, description="Whether anything is sent.")
 
 
@@ -79,14 +81,14 @@ class NewEndpoint(Body):
     flow: Annotated[Text, Field(min_length=1, max_length=100)] | None = Field(
         None, description="The name of the flow whose runs are sent; null for those of all flows."
     )
-    event_types: list[EventType] | None = Field(None, description="Which ends of runs are sent; all if left out.")
+    event_types: list[EventType] | None = Field(None, description="The events to send; all if left out.")
     is_enabled: bool | None = Field(None, description="Whether anything is sent; true if left out.")
 
 
 class Rotation(Body):
     """How a secret is rotated."""
 
-    again: bool = Field(False, description="Whether a previous secret that still counts may end at once.")
+    again: bool = Field(False, description="Whether a previous secret that is still valid may expire at once.")
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -113,17 +115,17 @@ class Delivery(Answer):
         description="`waiting`: it is tried, or tried again, by itself. `failed`: it is not tried again unless it is "
         "sent again.",
     )
-    is_being_sent: bool = Field(description="Whether a try is under way.")
+    is_being_sent: bool = Field(description="Whether a try is in progress.")
     try_count: Count = Field(description="Tries so far.")
     last_http_status: int | None = Field(
-        validation_alias="last_status", description="HTTP status of the last answer; null where none came."
+        validation_alias="last_status", description="HTTP status of the last response; null if none arrived."
     )
     created_at: datetime = Field(description="UTC.")
     next_try_at: datetime | None = Field(description="UTC; null unless it waits for one.")
     ended_at: datetime | None = Field(description="UTC; null while it waits.")
-    url: Url = Field(description="Where it is read.")
-    page_url: Url = Field(description="Where people see it.")
-    run_url: Url | None = Field(description="Where the run is read; null for a test.")
+    url: Url = Field(description="Its address.")
+    page_url: Url = Field(description="Its page.")
+    run_url: Url | None = Field(description="The address of the run; null for a test.")
 
 
 class Try(Answer):
@@ -131,10 +133,10 @@ class Try(Answer):
 
     number: int = Field(ge=1, description="Which try it was, from 1.")
     started_at: datetime = Field(description="UTC.")
-    ended_at: datetime | None = Field(description="UTC; null while it is under way, or if its sender died.")
+    ended_at: datetime | None = Field(description="UTC; null while it is in progress, or if the worker stopped.")
     duration: timedelta | None = Field(description="Seconds; null if that is not known.")
     http_status: int | None = Field(
-        validation_alias="status", description="HTTP status of the answer; null if none came."
+        validation_alias="status", description="HTTP status of the response; null if none arrived."
     )
     problem: TextOrNull = Field(description="Why it did not succeed, in a sentence.")
     response: str = Field(description="How the body of the answer begins.")

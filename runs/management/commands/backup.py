@@ -44,6 +44,6 @@ class Command(BaseCommand):
         key = settings.TOOLFLOW_DATA_DIR / "secret_key"
         if key.exists():
             self.stdout.write(
-                f"The secret key is not in it. Keep a copy of {key} in a safe place: without it all users have to "
-                "sign in again, and webhooks are signed with other secrets."
+                f"The secret key is not in it. Keep a copy of {key} in a safe place: without it, all users "
+                "have to sign in again, and webhooks are signed with other secrets."
             )

@@ -33,7 +33,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         user = User.objects.filter(username=options["user"]).first()
         if user is None:
-            raise CommandError(f"There is no user “{options['user']}”.")
+            raise CommandError(f"No user is called “{options['user']}”.")
         if not user.is_active:
             raise CommandError(f"The account “{user}” is closed: its tokens are not accepted.")
         try:
@@ -42,5 +42,7 @@ class Command(BaseCommand):
         except TokenRefusedError as refusal:
             raise CommandError(str(refusal)) from refusal
         end = "never expires" if row.expiry is None else f"expires on {row.expiry:%Y-%m-%d}"
-        self.stderr.write(f"The token “{row.name}” of {user} ({row.scope}) {end}. Keep it: it is not shown again.")
+        self.stderr.write(
+            f"The token “{row.name}” of {user} ({row.scope}) {end}. Store it now: it can't be shown again."
+        )
         self.stdout.write(token)

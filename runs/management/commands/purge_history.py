@@ -19,9 +19,9 @@ from runs.retention.tasks import delete_batch, find_expired
 
 class Command(BaseCommand):
     help = (
-        "Delete runs or their outputs as the policies of flows say, which the queue does every hour. With --before "
-        "whatever the policies say. Workers may go on; it is slower while runs are in flight. Interrupted, it "
-        "continues when called again."
+        "Delete runs or their outputs by the retention policies of flows, as the queue does every hour. "
+        "--before overrides the policies. Workers may go on; it is slower while runs are in flight. "
+        "Interrupted, it continues when called again."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -43,7 +43,7 @@ class Command(BaseCommand):
         flows = [fetch_flow(options["flow"])] if has_flow else list(Flow.objects.order_by("name"))
         tasks = [task for flow in flows for task in _list_tasks(flow, before, options["outputs"], now)]
         if not tasks:
-            self.stdout.write("No policy deletes anything: all runs are kept for ever. See docs/retention.md.")
+            self.stdout.write("No retention policy deletes anything: all runs are kept. See docs/retention.md.")
         for task in tasks:
             runs, attempts = task.count()
             self.stdout.write(_describe(task, runs, attempts, is_dry=is_dry))

@@ -28,7 +28,7 @@ RETRY_INTERVAL = 1.0
 
 class Command(BaseCommand):
     help = (
-        "Run the worker of this host until it is stopped (Ctrl-C or SIGTERM; a second time for at once). "
+        "Run the worker of this host until it is stopped (Ctrl-C or SIGTERM; a second signal forces it). "
         "Exit status: 0 after a stop, 1 if it can't start, if its processes failed, or if it had to be killed."
     )
 

@@ -26,8 +26,8 @@ MAX_HEADER_BYTES = 65_536
 
 class Command(BaseCommand):
     help = (
-        "Serve pages and the API until told to stop (SIGTERM or Ctrl-C). SIGHUP replaces the processes one by one. "
-        "A proxy that does TLS belongs in front of it."
+        "Serve pages and the API until stopped (SIGTERM or Ctrl-C). SIGHUP replaces the processes one by one. "
+        "Put a proxy that terminates TLS in front of it."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -62,11 +62,11 @@ class Command(BaseCommand):
                 process.terminate()
             # A signal that follows sooner is taken for the same one.
             time.sleep(2 * REPEATED_SIGNAL_INTERVAL)
-            announce(self, "Stopping … (once more for at once)")
+            announce(self, "Stopping … (press Ctrl-C again to force)")
             _await_end(processes)
         if has_died and not draining.is_set():
             raise CommandError("The web server or the worker ended by itself; its last lines above say why.")
-        self.stdout.write("Stopped. Nothing is lost: queued and running runs go on at the next start.")
+        self.stdout.write("Stopped. Nothing is lost: queued and running runs continue at the next start.")
 
     def _set_up(self) -> str | None:
         """Prepare the database; gives the password of the admin user if one was created."""
@@ -78,7 +78,7 @@ class Command(BaseCommand):
         try:
             added = load_examples()
         except SpecError as error:
-            self.stdout.write(f"The example flows stay out. {error.problems[0].message}")
+            self.stdout.write(f"The example flows were not added. {error.problems[0].message}")
         else:
             if added:
                 self.stdout.write(f"Example flows: {', '.join(added)}")

@@ -24,7 +24,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
-            "--change", action="store_true", help="take another one first; the previous one is valid for 7 more days"
+            "--change", action="store_true", help="rotate it first; the previous one stays valid for 7 days"
         )
         parser.add_argument(
             "--again",
@@ -40,7 +40,7 @@ class Command(BaseCommand):
             try:
                 rotate_secret(signer, ends_previous=options["again"])
             except RotatedRecentlyError as error:
-                raise CommandError(f"{error} Add --again if that is meant.") from error
+                raise CommandError(f"{error} Use --again to do so.") from error
         self.stdout.write(derive_secret(signer))
         if until := find_overlap_end(signer):
             self.stderr.write(f"Messages are signed with the previous one, too, until {until:%Y-%m-%d %H:%M} UTC.")

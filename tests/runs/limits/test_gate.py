@@ -254,7 +254,7 @@ async def test_what_calls_used_counts_once_also_if_the_ledger_was_away_meanwhile
     permit.release(make_usage(20_000))
     for _ in range(3):
         throttled = await gate.enter(REQUEST)
-        assert isinstance(throttled, Throttled) and "can be looked up" in throttled.sentence
+        assert isinstance(throttled, Throttled) and "can be checked" in throttled.sentence
     await gate.refresh()
     assert gate.available_permits(MODEL) is not None, "the limits that are known stay in force"
     with pytest.raises(OperationalError):

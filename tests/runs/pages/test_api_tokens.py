@@ -67,7 +67,7 @@ def test_a_token_has_the_scope_and_the_time_that_were_chosen(viewer: Client) -> 
     [
         (1, ["1d 1 day"], "1d"),
         (45, ["30d 30 days", "45d 45 days"], "45d"),
-        (2000, ["30d 30 days", "90d 90 days", "365d A year", "2000d 2,000 days"], "90d"),
+        (2000, ["30d 30 days", "90d 90 days", "365d 1 year", "2000d 2,000 days"], "90d"),
     ],
     ids=["1", "45", "2000"],
 )
@@ -127,7 +127,7 @@ def test_the_list_tells_state_and_use_of_each_of_one_s_own(viewer: Client, ada: 
 def test_revoking_is_asked_first_ends_the_use_of_a_token_and_stays(viewer: Client, ada: User) -> None:
     token = create_token(ada, name="leaked")
     address = f"/tokens/{token[:15]}/revoke/"
-    assert "Revoke the token “leaked”?" in read_words(get_page(viewer, address))
+    assert 'class="button button-main button-danger"' in get_page(viewer, address)
     assert read_problem(Script(token).get("nowhere"))["status"] == 404
     viewer.post(address)
     assert read_problem(Script(token).get("nowhere"))["status"] == 401

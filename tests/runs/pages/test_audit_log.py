@@ -49,7 +49,7 @@ def test_an_entry_shows_who_did_what_when_and_from_where(auditor: Client) -> Non
     )  # fmt: skip
     page = get_page(auditor, "/trail/")
     words = read_words(page)
-    for text in ("ada by the token “nightly”", f"{run} Run {run.pk}", "flow tea", "keep days 30 → 1", "192.0.2.1"):
+    for text in ("ada with token “nightly”", f"{run} Run {run.pk}", "flow tea", "keep days 30 → 1", "192.0.2.1"):
         assert text in words
     assert f'href="/runs/{run.pk}/"' in page and "req-12345678" in page
     assert "&lt;b&gt;\\u202e" in page

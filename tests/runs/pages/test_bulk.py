@@ -110,7 +110,9 @@ class TestAskingToConfirm:
         make_run()
         answer = ask(operator, address, choose_all(filters))
         assert answer.context["preview"].count == count
-        assert (b'type="submit" class="button button-main"' in answer.content) == bool(count)
+        page = answer.content.decode()
+        assert ('id="confirm"' in page) == bool(count)
+        assert ("button-danger" in page) == (bool(count) and address == CANCEL)
 
     @pytest.mark.parametrize(
         "query",
@@ -138,7 +140,7 @@ class TestDoingIt:
         address, _ = confirm(operator, CANCEL, choose(first, second))
         assert set(Run.objects.filter(status=RunStatus.CANCELLED)) == {first, second}
         words = read_words(get_page(operator, address))
-        assert "Cancel 2 chosen runs By ada," in words and "Done 2 runs cancelled" in words
+        assert "Cancel 2 selected runs By ada," in words and "Done 2 runs cancelled" in words
 
     def test_the_page_leads_to_the_new_runs_and_names_those_that_can_not_run(self, operator: Client) -> None:
         run, archived = make_stored_run(), make_stored_run(spec=make_flow())
@@ -148,7 +150,7 @@ class TestDoingIt:
         assert (action.uses_live_version, action.done, action.failed) == (True, 1, 1)
         page = get_page(operator, address)
         assert f'href="/runs/?label=bulk-{action.pk}"' in page
-        assert f"#{archived.pk} Not possible" in read_words(page)
+        assert f"#{archived.pk} Failed" in read_words(page)
         new = Run.objects.latest("pk")
         assert (new.labels, new.started_by) == ([f"bulk-{action.pk}"], User.objects.get())
 
@@ -185,7 +187,7 @@ class TestProgress:
         address, action = confirm(operator, CANCEL, choose_all())
         make_run()
         page = get_page(operator, address)
-        assert "Under way 2 runs cancelled · 2 of 8" in read_words(page)
+        assert "In progress 2 runs cancelled · 2 of 8" in read_words(page)
         assert f'hx-get="{address}live?seen={action.revision}&amp;left_out=0"' in page
         assert operator.get(f"{address}live?seen={action.revision}").status_code == 204
         work.work_on(action.pk, timeout=60)
@@ -202,7 +204,7 @@ class TestProgress:
         address = f"/runs/bulk/{action.pk}/"
         page = get_page(viewer, address)
         assert "It &lt;b&gt;failed&lt;/b&gt;" in page and "&lt;script&gt;alert(1)&lt;/script&gt;\\u202e" in page
-        assert "and 2 more" in page
+        assert "2 more" in page
         updates = [viewer.get(f"{address}live?seen=2&left_out={seen}").content.decode() for seen in (3, 0)]
         assert ['id="bulk-notes" hx-swap-oob' in update for update in updates] == [False, True]
 
@@ -220,8 +222,8 @@ class TestProgress:
         make_action(state=WorkState.DONE, done=5, skipped=2, failed=1)
         make_action(token="feed" * 8, kind=BulkKind.CANCEL, is_chosen=True)
         words = read_words(get_page(viewer, "/runs/bulk/"))
-        assert re.search(r"Cancel 4 chosen runs bulk-\d+ Waiting 0 0", words)
-        assert re.search(r"Run again all runs bulk-\d+ Done 5 3", words)
+        assert re.search(r"Cancel 4 selected runs bulk-\d+ Queued 0 0", words)
+        assert re.search(r"Re-run all runs bulk-\d+ Done 5 3", words)
 
 
 def test_the_bar_above_the_list_acts_on_the_runs_that_are_shown(operator: Client) -> None:

@@ -234,7 +234,7 @@ class TestLinksOfIssues:
         other = make_failed(make_attempt(1, 1, "failed", output=COLOURS, issues=issues))
         page = get_page(viewer, address(make_failed(judge()), other))
         assert 'id="b1-l5" data-marks="critical"' in page and "b1-l4" not in page
-        assert "The attempt has 2 issues; the gravest 1 are shown." in read_words(page)
+        assert "The attempt has 2 issues; the most severe 1 are shown." in read_words(page)
 
 
 def test_what_a_model_wrote_is_inert(viewer: Client) -> None:

@@ -10,8 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.engine.errors import Problem
-from runs.pages.input_fields import InputField, build_fields, default_input, example_input, walk_fields
-from runs.pages.input_form import bind_fields, can_show, read_value, write_texts
+from runs.pages.input_form import (
+    InputField,
+    bind_fields,
+    build_fields,
+    can_show,
+    default_input,
+    example_input,
+    format_texts,
+    parse_texts,
+    walk_fields,
+)
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -61,7 +70,7 @@ def property_field(schema: Any, *, required: bool = True) -> InputField:
 
 def read_text(schema: dict[str, Any], text: str, *, required: bool = True) -> tuple[Any, list[Problem]]:
     field = property_field(schema, required=required)
-    value, problems = read_value([field], {field.name: text})
+    value, problems = parse_texts([field], {field.name: text})
     return value.get("a", LEFT_OUT), problems
 
 
@@ -118,10 +127,10 @@ class TestFields:
 class TestRoundTrip:
     def test_an_earlier_input_is_filled_in_and_read_back_unchanged(self) -> None:
         assert can_show(FIELDS, INPUT)
-        texts = write_texts(FIELDS, INPUT)
-        assert read_value(FIELDS, texts) == (INPUT, [])
+        texts = format_texts(FIELDS, INPUT)
+        assert parse_texts(FIELDS, texts) == (INPUT, [])
         # Browsers send line breaks their own way.
-        assert read_value(FIELDS, {name: text.replace("\n", "\r\n") for name, text in texts.items()}) == (INPUT, [])
+        assert parse_texts(FIELDS, {name: text.replace("\n", "\r\n") for name, text in texts.items()}) == (INPUT, [])
 
     @pytest.mark.parametrize(
         "change",
@@ -163,7 +172,7 @@ class TestRoundTrip:
     )
     def test_showing_an_input_in_fields_never_changes_it_silently(self, value: dict[str, Any]) -> None:
         if can_show(FIELDS, value):
-            again, problems = read_value(FIELDS, write_texts(FIELDS, value))
+            again, problems = parse_texts(FIELDS, format_texts(FIELDS, value))
             assert problems == []
             assert json.dumps(again, sort_keys=True) == json.dumps(value, sort_keys=True)
 
@@ -225,13 +234,19 @@ class TestReading:
         assert read_text(schema, "", required=required) == (value, [])
 
     def test_an_unticked_box_is_false_and_what_can_not_be_read_stays_as_it_was_typed(self) -> None:
-        assert read_value([property_field({"type": "boolean"})], {}) == ({"a": False}, [])
+        assert parse_texts([property_field({"type": "boolean"})], {}) == ({"a": False}, [])
         assert read_text({"type": "number"}, "1,5")[0] == "1,5"
 
-    def test_problems_stand_at_the_innermost_field_around_their_path(self) -> None:
-        problems = [Problem("/tags/1", "One."), Problem("/customer/name", "Two."), Problem("/nowhere", "Three.")]
-        bound, placed = bind_fields(FIELDS, {}, problems)
+    def test_problems_stand_at_the_innermost_field_around_their_path_and_are_listed_in_the_order_of_the_page(
+        self,
+    ) -> None:
+        problems = [Problem("/customer/name", "One."), Problem("/tags/1", "Two."), Problem("/nowhere", "Three.")]
+        bound, summary = bind_fields(FIELDS, {}, problems)
         by_pointer = {one.field.pointer: one for top in bound for one in (top, *top.children)}
         found = {pointer: one.problems for pointer, one in by_pointer.items() if one.problems}
-        assert found == {"/tags": (problems[0],), "/customer/name": (problems[1],)}
-        assert [one.field_id for one in placed] == [by_pointer["/tags"].id, by_pointer["/customer/name"].id, ""]
+        assert found == {"/tags": ("Two.",), "/customer/name": ("One.",)}
+        assert summary == (
+            ("", "/nowhere", "Three."),
+            (by_pointer["/tags"].id, "Tags", "Two."),
+            (by_pointer["/customer/name"].id, "Name", "One."),
+        )

@@ -139,7 +139,7 @@ class TestRemovedIssues:
             get_page(viewer, f"{run_address(run)}live?revision=1&seen=1.2&at=s1a1"),
         ]
         for page in pages:
-            assert "3 issues: 2 in attempt 1 , 1 in attempt 2 . What became of them can’t be told" in read_words(page)
+            assert "3 issues: 2 in attempt 1 , 1 in attempt 2 . Their later state is unknown" in read_words(page)
             assert "Attempt 1 : Failed 2 high" in read_words(page)
         pages += [get_page(viewer, attempt_address(run, 1, number)) for number in (1, 2, 3)]
         assert [read_words(page).count("Hex colours High") for page in pages[2:]] == [2, 1, 0]
@@ -153,7 +153,7 @@ class TestRemovedIssues:
             for pair in (runs, runs[::-1]):
                 words = read_comparison(viewer, *pair)
                 assert f"the texts of those of {gone} were removed." in words or "and" in gone
-                assert "can’t be told" in words and "only here" not in words and "in both" not in words
+                assert "are unknown" in words and "only here" not in words and "in both" not in words
         # What the other run had no issue for is still known.
         words = read_comparison(viewer, runs[0], make_stored_run(make_attempt(1, 1)))
-        assert "only here" in words and "can’t be told" not in words
+        assert "only here" in words and "are unknown" not in words

@@ -102,6 +102,24 @@ class TestFields:
         assert read_field(page, "input/style/moods").splitlines() == ["calm", "warm"]
         assert not Run.objects.exists()
 
+    def test_problems_are_summed_up_in_the_order_of_the_page_with_links_to_their_fields(self, operator: Client) -> None:
+        wrong = {**FIELDS, "time_limit": "soon", "input/style/moods": "a\nb\nc", "input/seeds": "9"}
+        page = send(operator, wrong, 422)
+        summary = re.findall(r'<li><a href="#([\w-]+)">([^<]+)</a>', page)
+        assert [label for _, label in summary] == ["Seeds", "Moods", "Time limit"]
+        assert all(f'id="{field}"' in page for field, _ in summary)
+        page = send(operator, {"view": "json", "json": "{", "priority": "urgent"}, 422)
+        assert re.findall(r'<li><a href="#([\w-]+)">', page) == ["input-json", "option-priority"]
+
+    @pytest.mark.parametrize(("text", "direction"), [("ABC العقد يسري", "rtl"), ("Article العقد applies", "ltr")])
+    def test_a_value_reads_in_the_direction_of_most_of_its_letters(
+        self, operator: Client, text: str, direction: str
+    ) -> None:
+        page = send(operator, {**FIELDS, "input/brand": text, "input/seeds": "9"}, 422)
+        assert (
+            re.search(rf'name="input/brand"[^>]* dir="{direction}"', page) and read_field(page, "input/brand") == text
+        )
+
     def test_a_text_that_must_be_given_is_asked_for_and_as_json_it_may_be_empty(self, operator: Client) -> None:
         fields = {**FIELDS, "input/brand": " "}
         page = send(operator, fields, 422)
@@ -126,7 +144,7 @@ class TestJson:
             ("[1]", "A JSON object is expected, got a list."),
             ("", "The text is empty"),
             ('{"brand": NaN}', "NaN is not a JSON number"),
-            ('{"brand": "x", "brand": "y"}', "stands twice"),
+            ('{"brand": "x", "brand": "y"}', "occurs twice"),
             ("[" * 3_000, "nested deeper"),
             ('{"brand": "x", "seeds": 9, "style": {"moods": [1]}}', "/style/moods/0"),
         ],

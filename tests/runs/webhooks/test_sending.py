@@ -287,7 +287,7 @@ class TestTogether:
     def test_a_second_sender_on_the_host_leaves_it_to_the_first(self, receiver: Receiver) -> None:
         make_delivery(receiver.url())
         with hold_sender():
-            assert send_due() == "Another process sends already."
+            assert send_due() == "Another process is already sending."
         assert receiver.received == []
 
 

@@ -152,10 +152,10 @@ window.ToolFlow = window.ToolFlow || {};
     if (count === 1) showStatus(field, "wrong", "", problems);
     else if (count) {
       const rest = more ? [{ message: `${more} more.` }] : [];
-      showStatus(field, "wrong", `${count} things must be mended:`, [...problems, ...rest]);
+      showStatus(field, "wrong", `${count} problems to fix:`, [...problems, ...rest]);
     } else if (warnings.length) {
-      const doubt = warnings.length === 1 ? "but one thing is doubtful:" : `but ${warnings.length} things are doubtful:`;
-      showStatus(field, "doubtful", `${summary}, ${doubt}`, warnings);
+      const words = warnings.length === 1 ? "1 warning:" : `${warnings.length} warnings:`;
+      showStatus(field, "doubtful", `${summary}, ${words}`, warnings);
     } else showStatus(field, "right", summary);
   }
 

@@ -165,7 +165,7 @@ document.addEventListener("DOMContentLoaded", () => {
     const type = isInput() ? "" : typeField().value;
     const warning = dialog.querySelector("[data-maker-warning]");
     warning.hidden = !type;
-    warning.textContent = `The step has the Python type “${type}”. A schema takes its place.`;
+    warning.textContent = `The step has the Python type “${type}”. The schema replaces it.`;
     if (!isSame) {
       dialog.querySelector("#maker-example-text").value = "";
       find("descriptions").checked = false;

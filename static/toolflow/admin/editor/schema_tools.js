@@ -85,7 +85,7 @@ window.ToolFlow = window.ToolFlow || {};
     if (!mending) return report(field, "");
     if (!mending.changes.length) {
       const isRight = !answer.problems.length;
-      return report(field, isRight ? "Nothing to change: the schema is strict." : "What is left is for you to decide.");
+      return report(field, isRight ? "Nothing to change: the schema is strict." : "Fix the remaining problems by hand.");
     }
     rewrite(field, mending.text);
     before.set(field, { text, after: field.value });

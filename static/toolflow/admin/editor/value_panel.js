@@ -148,7 +148,7 @@ window.ToolFlow = window.ToolFlow || {};
     panel.tree.show(names.map((name) => ({ name, note: known.variables[name], tree: outlines[name] || null })));
     const isTyped = names.some((name) => name !== "steps" && outlines[name]);
     const awaited = `${isTyped ? "Types from the schemas; real" : "Real"} values stand here once the flow has run.`;
-    panel.note.textContent = told ? `${told}${isTyped ? " Types from the schemas stand here instead." : ""}` : awaited;
+    panel.note.textContent = told ? `${told}${isTyped ? " Types from the schemas are shown instead." : ""}` : awaited;
   }
 
   async function fetchValues() {
