@@ -163,9 +163,7 @@ def _compare_step(
     else:
         outputs = Outputs(sentence=sentence, laid_out=laid_out)
     sentence = (
-        f"Shared issues are unknown: the texts of those of {' and '.join(removed)} were removed."
-        if removed
-        else ""
+        f"Shared issues are unknown: the texts of those of {' and '.join(removed)} were removed." if removed else ""
     )
     return StepComparison(sides[0], sides[1], outputs, figures, sentence)
 
