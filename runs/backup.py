@@ -86,7 +86,7 @@ def restore_backup(source: Path, *, now: datetime) -> Restoration:
         raise BackupError(f"No such file: “{source}”.")
     kept = path.with_name(f"{path.name}.before-{now:%Y%m%dT%H%M%S}")
     if kept.exists():
-        raise BackupError(f"“{kept}” exists already. Try again in a second.")
+        raise BackupError(f"“{kept}” already exists. Try again in a second.")
     with _new_file(path) as new:
         try:
             _copy(source, new)

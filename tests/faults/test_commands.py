@@ -71,7 +71,7 @@ class TestStops:
         installation.submit(THREE_STEPS)
         installation.wait_for_calls(1)
         host.main.send(signal.SIGINT)
-        wait_for_line(host, "once more for at once")
+        wait_for_line(host, "again to force")
         host.main.send(signal.SIGINT)
         assert host.wait_for_end() == 0
         assert not any(one.is_alive for one in below)
@@ -93,7 +93,7 @@ class TestStarts:
         installation = build(sqlite)
         installation.submit(THREE_STEPS)
         said = refuse(build, sqlite, OPENAI_API_KEY="", OPENAI_BASE_URL="https://api.openai.com/v1")
-        assert said.startswith("CommandError: There is no API key. Set OPENAI_API_KEY ")
+        assert said.startswith("CommandError: No API key is set. Set OPENAI_API_KEY ")
         assert installation.count_runs() == {"queued": 1}
 
     def test_a_database_server_that_is_away_is_waited_for_until_a_stop(self, build: Build) -> None:

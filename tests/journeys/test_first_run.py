@@ -102,5 +102,5 @@ def test_without_the_plug_ins_of_the_examples_it_starts_and_says_what_is_missing
         pass
     with Installation(folder, TOOLFLOW_PLUGINS="json") as installation:
         assert "flows.W001" in installation.output
-        assert "The example flows stay out. " in installation.output
+        assert "The example flows were not added. " in installation.output
         assert "Traceback" not in installation.output
