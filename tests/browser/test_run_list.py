@@ -85,7 +85,7 @@ def test_selected_runs_are_counted_and_run_again(admin_page: Page) -> None:
     expect(admin_page.locator("#chosen")).to_have_text("3 selected")
     boxes.nth(1).uncheck()
     again.click()
-    admin_page.get_by_role("radio", name="The live version of its flow").check()
+    admin_page.get_by_role("radio", name="The live version of each flow").check()
     admin_page.locator("main form").get_by_role("button").first.click()
     expect(admin_page.get_by_text("2 runs started")).to_be_visible()
     assert Run.objects.exclude(pk__in=[run.pk for run in runs]).filter(status=RunStatus.QUEUED).count() == 2

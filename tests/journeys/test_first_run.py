@@ -53,6 +53,7 @@ def test_from_sign_in_to_a_step_that_failed_its_audit_was_told_so_and_passed(
     assert attempts[0]["issues"] and not attempts[1]["issues"]
 
     second.click()
+    expect(pane).to_have_attribute("data-entry", "s2a2")
     pane.get_by_text("What the model saw").click()
     expect(pane).to_contain_text("Current step attempts")
     told = [call.body["messages"][0]["content"] for call in model_server.app.calls][2]
