@@ -41,7 +41,7 @@ def format_cost(cost: Decimal | None, unpriced: int = 0) -> str:
 
 
 def format_budget(amount: Decimal) -> str:
-    """An amount of US dollars that somebody chose, with the digits that they wrote: ``$0.50``, ``$0.0015``, ``$12``."""
+    """An amount of US dollars as it was entered, with its digits: ``$0.50``, ``$0.0015``, ``$12``."""
     text = f"{amount:,f}".replace(",", GROUP)
     whole, _, places = text.partition(".")
     places = places.rstrip("0")

@@ -105,7 +105,7 @@ class BulkAction(Answer):
 
     id: int = Field(ge=1, description="The number of the bulk action.")
     kind: KindName = Field(description="The action.")
-    status: WorkState = Field(description="`waiting` and `working` are in progress; `stopped` was requested by a user.")
+    status: WorkState = Field(description="`waiting` and `working` go on; a user stopped a `stopped` one.")
     problem: TextOrNull = Field(description="Why it failed, in a sentence.")
     run_count: Count | None = Field(description="The number of selected runs, fixed when it is requested.")
     filters: ShownFilters | None = Field(

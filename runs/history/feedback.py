@@ -14,7 +14,7 @@ from flows.engine.history import Severity
 from flows.engine.prompt import select_issues
 from flows.engine.spec import FlowSpec, StepSpec
 from runs import models
-from runs.history.issue_links import MOST_LINKS, IssueLink, find_pages, link_issue
+from runs.history.issue_links import MAX_LINKS, IssueLink, find_pages, link_issue
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class ToldFeedback:
     hidden: int
     """How many issues the filter kept from the model."""
     hidden_issues: tuple[IssueLink, ...]
-    """The first ``MOST_LINKS`` of them, in the order of the attempts."""
+    """The first ``MAX_LINKS`` of them, in the order of the attempts."""
 
     @property
     def more_hidden(self) -> int:
@@ -72,7 +72,7 @@ def find_told_feedback(
         found[row.number] = ToldFeedback(
             severity_filter=minimum.value,
             hidden=sum(len(one.hidden) for one in before),
-            hidden_issues=tuple(islice(chain.from_iterable(one.links for one in before), MOST_LINKS)),
+            hidden_issues=tuple(islice(chain.from_iterable(one.links for one in before), MAX_LINKS)),
         )
         before.append(_tell(definition, row, issues.get(row.pk, ()), minimum))
     return found

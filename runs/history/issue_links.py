@@ -14,9 +14,9 @@ from runs.history.json_lines import show_invisible
 SEVERITY_NAMES = ("critical", "high", "medium", "low")
 """The most severe first: the order in which pages list issues."""
 
-MOST_LINKS = 20
+MAX_LINKS = 20
 """Issues that are named where they don't stand; it is said how many more there are."""
-LONGEST_PLACE = 80
+MAX_PLACE_LENGTH = 80
 """Characters of a pointer that a link shows."""
 
 
@@ -53,7 +53,7 @@ def name_issue(issue: models.Issue) -> str:
 def show_place(issue: models.Issue) -> str:
     """The pointer of an issue, cut where it is long; empty where it has none."""
     path = show_invisible(issue.path or "")
-    return path if len(path) <= LONGEST_PLACE else f"{path[: LONGEST_PLACE - 1]}…"
+    return path if len(path) <= MAX_PLACE_LENGTH else f"{path[: MAX_PLACE_LENGTH - 1]}…"
 
 
 def anchor_attempt(step: int, number: int) -> str:
@@ -81,7 +81,7 @@ def join_address(run_url: str, address: str) -> str:
     return urljoin(run_url, address) if run_url else address
 
 
-MOST_ISSUES = 200
+MAX_LISTED_ISSUES = 200
 """Issues of one attempt that are shown together; further ones are on further pages."""
 
 _RANKS = {name: rank for rank, name in enumerate(SEVERITY_NAMES)}
@@ -105,12 +105,12 @@ class IssuePages:
 def list_page(issues: Sequence[models.Issue], page: int = 1) -> Sequence[models.Issue]:
     """The issues of an attempt that stand on one of their pages."""
     ordered = sorted(issues, key=lambda issue: (_RANKS[issue.severity], issue.position))
-    return ordered[(page - 1) * MOST_ISSUES : page * MOST_ISSUES]
+    return ordered[(page - 1) * MAX_LISTED_ISSUES : page * MAX_LISTED_ISSUES]
 
 
 def count_page(page: int, shown: int, whole: int) -> IssuePages | None:
     """What is to be said of a page with ``shown`` of ``whole`` issues; None where it shows all of them."""
-    first = (page - 1) * MOST_ISSUES
+    first = (page - 1) * MAX_LISTED_ISSUES
     return IssuePages(page, first + 1, first + shown, whole) if shown < whole else None
 
 
@@ -119,7 +119,7 @@ def find_pages(issues: Collection[models.Issue]) -> Mapping[int, int]:
 
     ``issues`` are all of them, in the order of their positions.
     """
-    if len(issues) <= MOST_ISSUES:
+    if len(issues) <= MAX_LISTED_ISSUES:
         return {}
     counts = Counter(issue.severity for issue in issues)
     places = dict(zip(SEVERITY_NAMES, accumulate((counts[name] for name in SEVERITY_NAMES), initial=0), strict=False))
@@ -127,6 +127,6 @@ def find_pages(issues: Collection[models.Issue]) -> Mapping[int, int]:
     for issue in issues:
         place = places[issue.severity]
         places[issue.severity] += 1
-        if place >= MOST_ISSUES:
-            pages[issue.position] = place // MOST_ISSUES + 1
+        if place >= MAX_LISTED_ISSUES:
+            pages[issue.position] = place // MAX_LISTED_ISSUES + 1
     return pages

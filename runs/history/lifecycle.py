@@ -11,7 +11,7 @@ from typing import Any
 from runs import models
 from runs.formatting import format_count, format_plural
 from runs.history.issue_links import (
-    MOST_LINKS,
+    MAX_LINKS,
     SEVERITY_NAMES,
     IssueLink,
     address_attempt,
@@ -77,7 +77,7 @@ class FixedIssues:
     """What an attempt fixed, each where it was found last."""
 
     links: tuple[IssueLink, ...]
-    """The gravest ``MOST_LINKS``."""
+    """The gravest ``MAX_LINKS``."""
     counts: Mapping[str, int]
     """How many there are, by severity."""
 
@@ -125,7 +125,7 @@ class StepIssues:
         if not fixed:
             return None
         counts = Counter(sighting.finding.issue.severity for sighting in fixed)
-        gravest = sorted(fixed, key=lambda sighting: _RANKS[sighting.finding.issue.severity])[:MOST_LINKS]
+        gravest = sorted(fixed, key=lambda sighting: _RANKS[sighting.finding.issue.severity])[:MAX_LINKS]
         return FixedIssues(tuple(map(self._link, gravest)), counts)
 
     def _describe(self, sighting: Sighting) -> Lifecycle:

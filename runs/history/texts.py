@@ -8,15 +8,15 @@ from typing import Literal
 
 from runs.history.json_lines import show_invisible
 
-LONGEST_TEXT = 2_000
+MAX_TEXT_LENGTH = 2_000
 """Characters that a page shows of one text."""
-LONGEST_SENTENCE = 600
+MAX_SENTENCE_LENGTH = 600
 """The same of the sentence that a run ended with: the reason in it stands below, with its attempt."""
 SHORT_TEXT = 300
 """The same of texts that stand in a list, and of paths."""
-LONGEST_CONTEXT = 8_000
+MAX_CONTEXT_LENGTH = 8_000
 """Characters that a page shows of the context of an issue, and of the fields that its audit added."""
-MOST_SUGGESTIONS = 20
+MAX_SUGGESTIONS = 20
 """What a page shows of the suggestions of an issue."""
 
 
@@ -35,17 +35,17 @@ class CutText:
         return f"{self.text}…" if self.left_out else self.text
 
 
-def cut_text(text: str, most: int = LONGEST_TEXT) -> CutText:
+def cut_text(text: str, most: int = MAX_TEXT_LENGTH) -> CutText:
     """``text``, or its first ``most`` characters. It is cut before it is escaped, so that no escape is cut in two."""
     return CutText(show_invisible(text[:most]), max(len(text) - most, 0))
 
 
 def find_direction(text: str) -> Literal["ltr", "rtl"]:
-    """The direction in which a text reads: that of most of its letters, in its first ``LONGEST_TEXT`` characters.
+    """The direction in which a text reads: that of most of its letters, in its first ``MAX_TEXT_LENGTH`` characters.
 
     The first letter alone, by which browsers decide, turns an English sentence around that begins with an Arabic word.
     """
     if text.isascii():
         return "ltr"
-    classes = [unicodedata.bidirectional(character) for character in text[:LONGEST_TEXT]]
+    classes = [unicodedata.bidirectional(character) for character in text[:MAX_TEXT_LENGTH]]
     return "rtl" if classes.count("R") + classes.count("AL") > classes.count("L") else "ltr"

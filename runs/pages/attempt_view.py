@@ -27,7 +27,7 @@ from runs.history.issue_links import (
 from runs.history.json_lines import Line, Listing, Place, list_json, list_text, show_invisible
 from runs.history.lifecycle import Mark, StepIssues
 from runs.history.output_diff import OutputDiff, compare_outputs
-from runs.history.texts import LONGEST_CONTEXT, MOST_SUGGESTIONS, SHORT_TEXT, CutText, cut_text
+from runs.history.texts import MAX_CONTEXT_LENGTH, MAX_SUGGESTIONS, SHORT_TEXT, CutText, cut_text
 from runs.models import Run
 from runs.pages.badges import SEVERITIES, STATES, Badge
 from runs.stored_history import read_usage
@@ -391,8 +391,8 @@ def _view_issues(
             place=place,
             line_id=f"{id}-l{place.line}" if place else "",
             value=_quote_value(output.lines[place.line - 1]) if output and place and place.is_exact else "",
-            suggestions=tuple(cut_text(str(words)) for words in issue.suggestions[:MOST_SUGGESTIONS]),
-            more_suggestions=max(len(issue.suggestions) - MOST_SUGGESTIONS, 0),
+            suggestions=tuple(cut_text(str(words)) for words in issue.suggestions[:MAX_SUGGESTIONS]),
+            more_suggestions=max(len(issue.suggestions) - MAX_SUGGESTIONS, 0),
             context=_list_context(issue.context),
             added_fields=_list_context(issue.added_fields),
             marks=view_marks(lifecycle.marks, run_url) if lifecycle else (),
@@ -411,4 +411,4 @@ def _quote_value(line: Line) -> str:
 
 def _list_context(values: Mapping[str, Any]) -> Listing | None:
     """What an audit said beside its words, as lines; None if that is nothing."""
-    return list_json(values, max_lines=_MOST_CONTEXT_LINES, max_characters=LONGEST_CONTEXT) if values else None
+    return list_json(values, max_lines=_MOST_CONTEXT_LINES, max_characters=MAX_CONTEXT_LENGTH) if values else None

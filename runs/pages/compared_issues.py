@@ -11,11 +11,11 @@ from django.urls import reverse
 from runs import models
 from runs.history.issue_links import address_issue, name_issue
 from runs.history.json_lines import Listing, Place, show_invisible
-from runs.history.texts import MOST_SUGGESTIONS, SHORT_TEXT, CutText, cut_text
+from runs.history.texts import MAX_SUGGESTIONS, SHORT_TEXT, CutText, cut_text
 from runs.pages.attempt_view import IssueMark
 from runs.pages.badges import SEVERITIES
 
-MOST_ISSUES = 50
+MAX_LISTED_ISSUES = 50
 """Issues of one attempt that are listed."""
 
 
@@ -67,7 +67,7 @@ def list_issues(
     page = reverse("runs:page", args=[run_id])
     document = reverse("runs:attempt-document", args=[run_id, row.step.index, row.number])
     found = []
-    for issue in sorted(issues, key=lambda issue: (ranks.index(issue.severity), issue.position))[:MOST_ISSUES]:
+    for issue in sorted(issues, key=lambda issue: (ranks.index(issue.severity), issue.position))[:MAX_LISTED_ISSUES]:
         key = (issue.audit, issue.code, issue.path)
         is_shared = None if others is None else left[key] > 0
         left[key] -= 1
@@ -79,8 +79,8 @@ def list_issues(
                 title=name_issue(issue),
                 code=show_invisible(issue.code),
                 description=cut_text(issue.description),
-                suggestions=tuple(cut_text(str(words)) for words in issue.suggestions[:MOST_SUGGESTIONS]),
-                more_suggestions=max(len(issue.suggestions) - MOST_SUGGESTIONS, 0),
+                suggestions=tuple(cut_text(str(words)) for words in issue.suggestions[:MAX_SUGGESTIONS]),
+                more_suggestions=max(len(issue.suggestions) - MAX_SUGGESTIONS, 0),
                 path=str(cut_text(issue.path or "", SHORT_TEXT)),
                 place=place,
                 line_id=f"{prefix}-l{place.line}" if place else "",

@@ -9,7 +9,7 @@ from datetime import datetime
 from flows.engine.differences import Change, compare_specs, summarise_changes
 from flows.engine.history import TokenUsage
 from runs.history.output_diff import OutputDiff, compare_outputs
-from runs.history.texts import LONGEST_SENTENCE, CutText, cut_text
+from runs.history.texts import MAX_SENTENCE_LENGTH, CutText, cut_text
 from runs.models import Run
 from runs.pages.attempt_view import list_output
 from runs.pages.compared_figures import Figure, compare_counts, compare_durations, compare_issues, compare_usage
@@ -81,7 +81,7 @@ def _compare_inputs(left: Run, right: Run) -> tuple[OutputDiff | None, str]:
 
 
 def _view_side(run: Run) -> RunSide:
-    return RunSide(run, run_state(run), cut_text(run.end_sentence, LONGEST_SENTENCE))
+    return RunSide(run, run_state(run), cut_text(run.end_sentence, MAX_SENTENCE_LENGTH))
 
 
 def _list_figures(left: Run, right: Run, now: datetime) -> tuple[Figure, ...]:

@@ -20,7 +20,7 @@ from runs.history.issue_links import address_attempt, anchor_attempt
 from runs.history.json_lines import show_invisible
 from runs.history.lifecycle import StepIssues
 from runs.history.retry_cost import RetryBill, bill_run
-from runs.history.texts import LONGEST_SENTENCE, CutText, cut_text
+from runs.history.texts import MAX_SENTENCE_LENGTH, CutText, cut_text
 from runs.models import Priority, Run, RunStatus
 from runs.pages.attempt_view import SeverityCount, list_counts
 from runs.pages.badges import SEVERITIES, STATES, Badge
@@ -185,7 +185,7 @@ _CONTINUES = r" did not pass in \d| took longer than | would take longer than |,
 """How the planner's sentences continue after the step; names may hold quotation marks of their own."""
 
 
-def read_verdict(run: Run, *, most: int = LONGEST_SENTENCE) -> Verdict | None:
+def read_verdict(run: Run, *, most: int = MAX_SENTENCE_LENGTH) -> Verdict | None:
     """The sentence that a run ended with, or its first ``most`` characters; None for one that hasn't ended."""
     cut = cut_text(run.end_sentence, most)
     sentence = cut.text

@@ -25,7 +25,7 @@ from runs import models
 from runs.formatting import format_plural
 from runs.history.feedback import find_told_feedback
 from runs.history.issue_links import (
-    MOST_ISSUES,
+    MAX_LISTED_ISSUES,
     address_attempt,
     address_issue,
     anchor_attempt,
@@ -166,7 +166,7 @@ def load_run_page(request: HttpRequest, run_id: int, selection: Selection) -> Ru
     url = reverse("runs:page", args=[run_id])
     rows = list_attempt_rows(run_id)
     spec = read_spec(run)
-    issues = list_issues(run_id, is_brief=sum(count for _, count in run_issue_counts(run)) > MOST_ISSUES)
+    issues = list_issues(run_id, is_brief=sum(count for _, count in run_issue_counts(run)) > MAX_LISTED_ISSUES)
     result = find_result(run, rows)
     entry = selection.entry if selection.entry != RESULT or result else ""
     entry = entry or choose_entry(run, rows)

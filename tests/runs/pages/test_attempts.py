@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from runs.history.texts import LONGEST_TEXT, MOST_SUGGESTIONS, cut_text
+from runs.history.texts import MAX_SUGGESTIONS, MAX_TEXT_LENGTH, cut_text
 from runs.models import Run, RunStatus
 from tests.engine.builders import make_attempt, make_error, make_issue
 from tests.runs.pages.history_builders import begin_attempt, make_retried_run, make_stored_run
@@ -18,7 +18,7 @@ from tests.runs.pages.reading import attempt_address, get_page, read_words, run_
 pytestmark = pytest.mark.django_db
 
 LONG = "<word> " * 150_000
-MORE = f"({len(LONG) - LONGEST_TEXT:,} characters more in the JSON of the attempt )".replace(",", " ")
+MORE = f"({len(LONG) - MAX_TEXT_LENGTH:,} characters more in the JSON of the attempt )".replace(",", " ")
 
 
 class TestAttempt:
@@ -130,7 +130,7 @@ def make_quoting_run(*, count: int = 5, **fields: Any) -> Run:
 
 class TestLongTexts:
     def test_no_code_of_an_invisible_character_is_cut_in_two(self) -> None:
-        assert str(cut_text("x" * LONGEST_TEXT)) == "x" * LONGEST_TEXT
+        assert str(cut_text("x" * MAX_TEXT_LENGTH)) == "x" * MAX_TEXT_LENGTH
         cut = cut_text("\u202e" * 30, 10)
         assert (str(cut), cut.left_out) == ("\\u202e" * 10 + "…", 20)
 
@@ -157,9 +157,9 @@ class TestLongTexts:
         assert len(page) < 200_000 and read_words(page).count(MORE) == 10
 
     def test_suggestions_and_what_an_audit_adds_are_cut_too(self, viewer: Client) -> None:
-        suggestions = ("Write " + LONG,) * (MOST_SUGGESTIONS + 3)
+        suggestions = ("Write " + LONG,) * (MAX_SUGGESTIONS + 3)
         run = make_quoting_run(count=1, suggestions=suggestions, context={"rows": [LONG] * 5}, vendor=LONG)
         page = get_page(viewer, attempt_address(run, 1, 1))
         assert len(page) < 200_000
-        assert read_words(page).count("Write <word>") == MOST_SUGGESTIONS
+        assert read_words(page).count("Write <word>") == MAX_SUGGESTIONS
         assert "and 3 suggestions more" in read_words(page)

@@ -229,7 +229,7 @@ class TestLinksOfIssues:
     def test_the_gravest_are_listed_and_only_they_have_marks(
         self, viewer: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(compared_issues, "MOST_ISSUES", 1)
+        monkeypatch.setattr(compared_issues, "MAX_LISTED_ISSUES", 1)
         issues = (make_issue("low", path="/colours/0"), make_issue("critical", path="/colours/1"))
         other = make_failed(make_attempt(1, 1, "failed", output=COLOURS, issues=issues))
         page = get_page(viewer, address(make_failed(judge()), other))

@@ -13,7 +13,7 @@ from django.test import Client
 
 from flows.engine.history import Attempt
 from runs import models
-from runs.history.issue_links import MOST_ISSUES
+from runs.history.issue_links import MAX_LISTED_ISSUES
 from runs.models import Run, RunStatus
 from tests.engine.builders import make_attempt, make_issue, make_step
 from tests.runs.pages.history_builders import begin_attempt, make_asked_run, make_page_flow, make_stored_run
@@ -61,7 +61,7 @@ def list_shown(page: str) -> list[str]:
 
 def test_the_page_of_a_run_stays_short_and_counts_all(viewer: Client, run: Run, full_rows: list[Any]) -> None:
     page = get_page(viewer, run_address(run))
-    assert len(page) < 500_000 and len(full_rows) <= MOST_ISSUES
+    assert len(page) < 500_000 and len(full_rows) <= MAX_LISTED_ISSUES
     assert "1 000 issues: all persisted" in read_words(page)
     assert "Critical 300 High 0 Medium 0 Low 2700" in read_words(page)
 
@@ -83,7 +83,7 @@ def test_the_most_severe_issues_are_shown_and_all_can_be_reached(
     while asked:
         full_rows.clear()
         page = get_page(viewer, asked)
-        assert len(page) < 1_000_000 and len(full_rows) == MOST_ISSUES
+        assert len(page) < 1_000_000 and len(full_rows) == MAX_LISTED_ISSUES
         seen += list_shown(page)
         following = re.search(r'<a href="([^"]+\?issues=\d+)" rel="next">', page)
         asked = following and following[1]
@@ -104,7 +104,7 @@ def test_what_changed_is_shown_beside_the_issues_of_the_same_page(viewer: Client
     assert f'href="{address}?diff=1&amp;issues=2"' in get_page(viewer, f"{address}?issues=2")
     shown = get_page(viewer, f"{address}?issues=2&diff=1")
     targets = set(re.findall(r'class="line-link" href="#([^"]+)"', shown))
-    assert targets == set(list_shown(shown)) and len(targets) == MOST_ISSUES
+    assert targets == set(list_shown(shown)) and len(targets) == MAX_LISTED_ISSUES
     assert f'id="changes" href="{address}?issues=2"' in shown
 
 
@@ -124,11 +124,11 @@ class TestLinks:
     def test_what_became_of_an_issue_leads_to_the_issue_in_the_other_attempt(self, viewer: Client, run: Run) -> None:
         for words in ("Persisted since ", "Still there in "):
             targets = list_links(viewer, f"{attempt_address(run, 1, 2)}?issues=5", f'{words}<a href="([^"]+)"')
-            assert len(targets) == MOST_ISSUES and all("?issues=5#" in target for target in targets)
+            assert len(targets) == MAX_LISTED_ISSUES and all("?issues=5#" in target for target in targets)
             assert_leads_to_its_line(viewer, targets[150])
 
     def test_what_was_told_fixed_and_hidden_from_the_model(self, viewer: Client) -> None:
-        grave = tuple(make_issue("high", audit="Items", path=f"/items/{place}") for place in range(MOST_ISSUES))
+        grave = tuple(make_issue("high", audit="Items", path=f"/items/{place}") for place in range(MAX_LISTED_ISSUES))
         issues = (make_issue("low", audit="Tone"), *grave, make_issue("critical", audit="Tone"))
         spec = make_page_flow(make_step(1, issue_severity_filter="high"))
         run = make_asked_run(spec, 2, issues=issues)
