@@ -13,9 +13,9 @@ from django.contrib.admin.views.main import ERROR_FLAG, ChangeList
 from django.core.paginator import Paginator
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.template.loader import render_to_string
 from django.utils import timezone
 from django.utils.formats import date_format
-from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.text import slugify
 
@@ -69,9 +69,7 @@ def _format_value(value: Any) -> str:
 def _list_lines(value: Any) -> SafeString | None:
     if value in (None, {}, []):
         return None
-    lines = list_json(value)
-    note = format_html('<p class="listing-note">{}</p>', "Only the beginning is shown.") if lines.is_cut else ""
-    return format_html('<div class="code-block">{}{}</div>', toolflow.listing(lines), note)
+    return render_to_string("admin/runs/lines.html", {"listing": list_json(value)})
 
 
 def section(title: str | None, *fields: Any, classes: Sequence[str] = ("documents",)) -> Any:

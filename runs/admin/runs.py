@@ -21,7 +21,7 @@ from runs import formatting
 from runs.admin import filters
 from runs.admin.filters import ChoiceFilter, IssueSeverityFilter, IssueTextFilter, OutcomeFilter, filter_by
 from runs.admin.history import HistoryAdmin, column, document, section
-from runs.history.issue_links import anchor_attempt
+from runs.history.issue_links import address_attempt
 from runs.history.json_lines import show_invisible
 from runs.models import Attempt, EndReason, Issue, Run, RunStatus
 from runs.pages.attempt_view import view_attempt
@@ -120,7 +120,7 @@ def _show_cost(attempt: Attempt) -> str:
 
 def _link_attempt(attempt: Attempt) -> SafeString:
     """A link to the attempt among the others, on the page of its run."""
-    return _link_run(attempt.step.run, f"#{anchor_attempt(attempt.step.index, attempt.number)}")
+    return _link_run(attempt.step.run, address_attempt(attempt.step.index, attempt.number))
 
 
 def _show_output(attempt: Attempt) -> SafeString:

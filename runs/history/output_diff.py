@@ -6,24 +6,44 @@ most alike. The result is laid out on the lines of the two listings, so that it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from flows.engine.differences import LineKind, compare_texts
-from runs.history.json_lines import Line, Listing
+from flows.engine.differences import Stretch, compare_sequences
+from runs.history.json_lines import Line, Mark, Marks, isolate, list_json
 from runs.history.pairing import Fingerprints, pair_items
 
-MOST_LINES = 5_000
-MOST_CHARACTERS = 300_000
+MAX_LINES = 5_000
+MAX_CHARACTERS = 300_000
 """Longer outputs are not compared."""
+MAX_SHOWN_LINES = 1_000
+"""Lines in view; the changes beyond them are counted."""
+MAX_FOLDED_LINES = 300
+"""Unchanged lines in one fold; a longer one only says how many they are."""
 
 CONTEXT = 2
 """Unchanged lines that stay in view around a change."""
 
-_LEAST_FOLD = 3
+_MIN_FOLD = 3
 """A fold takes as much room as a line."""
+
+_MAX_WORDS = 2_000
+"""Words of two values, old and new, that are compared with each other."""
+_MAX_ALL_WORDS = 30_000
+"""The same of all values of a difference."""
+_MIN_IN_COMMON = 0.3
+"""Values that have less in common are shown one after the other: nearly all of them would be marked."""
+_MAX_INLINE = 60
+"""Characters of a value that stands beside the other one; a longer one gets a line of its own."""
+
+# Escapes first: JSON text has them. Words keep their combining marks; characters of scripts without spaces are words.
+_WORDS = re.compile(
+    r"""\\(?:u[0-9a-f]{4}|.)|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"""
+    r"""|[^\s\\!-/:-@\[-`{-~«»“”‘’„…–—،؛؟·\u3000-\u30ff\u3400-\u9fff\uac00-\ud7af]+|\S"""
+)
 
 
 class Change(StrEnum):
@@ -37,28 +57,48 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a line: of both outputs, only of the new one (added), or only of the old one (removed)."""
+    """A part of a value: of both outputs, only of the new one (added), or only of the old one (removed)."""
 
     text: str
     change: Change = Change.SAME
+    direction: str = ""
+    """Of a whole value, and of words that changed: ``ltr`` or ``rtl`` to isolate them; empty for ASCII."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiffLine:
-    """One line. ``number`` is that of the new output; None for what only the old one has."""
+    """One line. ``number`` is that of the new output; None for what only the old one has.
+
+    A changed value has its words marked within it, in its ``direction``; or else it stands after the old one, on a line
+    of its own where ``is_stacked``.
+    """
 
     change: Change
     number: int | None
-    indent: int
+    margin: str
     key: str
+    key_direction: str
     parts: tuple[Part, ...]
+    tail: str = ""
+    direction: str = ""
+    is_whole: bool = False
+    is_stacked: bool = False
+    marks: Marks | None = None
+
+    @property
+    def sign(self) -> str:
+        return _SIGNS[self.change]
+
+
+_SIGNS = {Change.SAME: "", Change.ADDED: "+", Change.REMOVED: "\N{MINUS SIGN}", Change.CHANGED: "~"}
 
 
 @dataclass(frozen=True, slots=True)
 class DiffBlock:
-    """Lines that stand together; folded ones are unchanged and need not be in view."""
+    """Lines that stand together. A fold of ``count`` unchanged lines may be too long to have them."""
 
     lines: tuple[DiffLine, ...]
+    count: int
     is_folded: bool = False
 
 
@@ -70,29 +110,45 @@ class OutputDiff:
     added: int
     removed: int
     changed: int
+    left_out: int = 0
+    """Lines at the end that are not shown."""
+    anchors: Mapping[str, str] | None = None
+    """The id to link to for each issue of the new output that points at one of its lines."""
 
     @property
     def is_same(self) -> bool:
-        """Nothing changed but, perhaps, the order of keys."""
+        """Whether nothing changed but, perhaps, the order of keys."""
         return not (self.added or self.removed or self.changed)
 
+    @property
+    def is_tall(self) -> bool:
+        """Whether it takes more room than a screen has, and scrolls in a box of its own."""
+        lines = [line for block in self.blocks if not block.is_folded for line in block.lines]
+        return len(lines) > 80 or sum(len(part.text) for line in lines for part in line.parts) > 8_000
 
-def compare_outputs(
-    old: Any, new: Any, old_listing: Listing, new_listing: Listing, *, kept: Collection[int] = ()
-) -> OutputDiff | None:
-    """Compare two JSON values that were laid out as these listings. Lines ``kept`` of the new one are never folded.
+    @property
+    def counts(self) -> tuple[tuple[str, str, int], ...]:
+        """Sign, word and number of what changed, without those of which there is nothing."""
+        counts = ((Change.CHANGED, self.changed), (Change.ADDED, self.added), (Change.REMOVED, self.removed))
+        return tuple((_SIGNS[change], change.value, count) for change, count in counts if count)
 
-    None for outputs that are too long to be compared, or laid out in part only.
+
+def compare_outputs(old: Any, new: Any, marks: Sequence[Mark] = ()) -> OutputDiff | None:
+    """Compare two JSON values. Lines of the new one that ``marks`` point at carry them, and are never folded.
+
+    None for outputs that are too long to be compared.
     """
-    for listing in (old_listing, new_listing):
-        if listing.is_cut or len(listing.lines) > MOST_LINES:
+    listings = []
+    for value in (old, new):
+        listing = list_json(value, max_lines=MAX_LINES, max_characters=MAX_CHARACTERS)
+        if listing.is_cut:
             return None
-        if sum(len(line.key) + len(line.value) for line in listing.lines) > MOST_CHARACTERS:
-            return None
-    comparison = _Comparison(old_listing.lines, new_listing.lines)
+        listings.append(listing)
+    new_listing, anchors = listings[1].mark(marks)
+    comparison = _Comparison(listings[0].lines, new_listing.lines)
     comparison.compare(old, new, 0, 0)
-    blocks = tuple(_fold(comparison.lines, frozenset(kept)))
-    return OutputDiff(blocks, comparison.added, comparison.removed, comparison.changed)
+    blocks, left_out = _cut(list(_fold(comparison.lines)))
+    return OutputDiff(blocks, comparison.added, comparison.removed, comparison.changed, left_out, anchors)
 
 
 class _Comparison:
@@ -102,6 +158,7 @@ class _Comparison:
         self._old = old
         self._new = new
         self._prints = Fingerprints()
+        self._words_left = _MAX_ALL_WORDS
         self.lines: list[DiffLine] = []
         self.added = self.removed = self.changed = 0
 
@@ -184,51 +241,77 @@ class _Comparison:
 
     def _change(self, at_old: int, at_new: int) -> None:
         self.changed += 1
-        line = self._new[at_new]
-        comma = "," if line.value.endswith(",") else ""
-        parts = _mark(self._old[at_old].value.removesuffix(","), line.value.removesuffix(","))
-        if comma:
-            parts += (Part(comma),)
-        self.lines.append(DiffLine(Change.CHANGED, line.number, line.indent, line.key, parts))
+        old, line = self._old[at_old], self._new[at_new]
+        shown = _show(line, Change.CHANGED, line.number)
+        if (parts := self._mark_words(old.value, line.value)) is not None:
+            self.lines.append(replace(shown, parts=parts))
+            return
+        before = Part(old.value, Change.REMOVED, old.direction)
+        after = Part(line.value, Change.ADDED, line.direction)
+        is_stacked = max(len(old.value), len(line.value)) > _MAX_INLINE
+        self.lines.append(replace(shown, parts=(before, after), direction="", is_whole=True, is_stacked=is_stacked))
+
+    def _mark_words(self, old: str, new: str) -> tuple[Part, ...] | None:
+        """The new text with the words marked that differ; None for what is no text, or has too little in common."""
+        if not (old.startswith('"') and new.startswith('"')):
+            return None
+        before, after = (list(_WORDS.finditer(text)) for text in (old, new))
+        count = len(before) + len(after)
+        if count > min(_MAX_WORDS, self._words_left):
+            return None
+        self._words_left -= count
+        stretches = compare_sequences([word[0] for word in before], [word[0] for word in after])
+        same = sum(len(word[0]) for one in stretches if one.is_same for word in before[one.old]) - 2
+        if same < _MIN_IN_COMMON * max(len(old), len(new)) or len(stretches) < 2:
+            return None
+        return tuple(_join_words(old, new, before, after, stretches))
+
+
+def _join_words(
+    old: str, new: str, before: Sequence[re.Match[str]], after: Sequence[re.Match[str]], stretches: Sequence[Stretch]
+) -> Iterator[Part]:
+    """The parts of a text in order: what was removed, then what came in its place, then what stayed."""
+    for one in stretches:
+        words = after[one.new]
+        following = new[words[-1].end() : _find_start(new, after, one.new.stop)] if words else ""
+        if one.is_same:
+            yield Part(new[words[0].start() : words[-1].end()] + following)
+            continue
+        if gone := before[one.old]:
+            # Words that nothing replaced go with the space behind them.
+            end = gone[-1].end() if words else _find_start(old, before, one.old.stop)
+            text = old[gone[0].start() : end]
+            yield Part(text, Change.REMOVED, isolate(text))
+        if words:
+            text = new[words[0].start() : words[-1].end()]
+            yield Part(text, Change.ADDED, isolate(text))
+            if following:
+                yield Part(following)
+
+
+def _find_start(text: str, words: Sequence[re.Match[str]], index: int) -> int:
+    return words[index].start() if index < len(words) else len(text)
 
 
 def _show(line: Line, change: Change, number: int | None) -> DiffLine:
-    return DiffLine(change, number, line.indent, line.key, (Part(line.value),))
+    return DiffLine(
+        change,
+        number,
+        line.margin,
+        line.key,
+        line.key_direction,
+        (Part(line.value),),
+        line.tail,
+        line.direction,
+        marks=line.marks if number is not None else None,
+    )
 
 
-def _mark(old: str, new: str) -> tuple[Part, ...]:
-    """Two scalars in one line: with their words marked that differ, or one after the other."""
-    whole = (Part(old, Change.REMOVED), Part(" → "), Part(new, Change.ADDED))
-    if not (old.startswith('"') and new.startswith('"')):
-        return whole
-    sides: dict[LineKind, list[tuple[str, bool]]] = {LineKind.REMOVED: [], LineKind.ADDED: []}
-    for block in compare_texts(old[1:-1], new[1:-1]).blocks:
-        for line in block.lines:
-            if line.kind in sides:
-                sides[line.kind] += ((piece.text, piece.is_marked) for piece in line.pieces)
-    before, after = sides[LineKind.REMOVED], sides[LineKind.ADDED]
-    if not any(marked for _, marked in (*before, *after)):
-        return whole  # the two have too little in common
-    return (Part('"'), *_merge(before, after), Part('"'))
-
-
-def _merge(old: list[tuple[str, bool]], new: list[tuple[str, bool]]) -> Iterator[Part]:
-    """Both sides have the same pieces in common, in the same order."""
-    while old or new:
-        if old and old[0][1]:
-            yield Part(old.pop(0)[0], Change.REMOVED)
-        elif new and new[0][1]:
-            yield Part(new.pop(0)[0], Change.ADDED)
-        else:
-            yield Part((new or old)[0][0])
-            del old[:1], new[:1]
-
-
-def _fold(lines: Sequence[DiffLine], kept: Collection[int]) -> Iterator[DiffBlock]:
-    """Blocks in which what is unchanged, and not near a change, is folded."""
+def _fold(lines: Sequence[DiffLine]) -> Iterator[DiffBlock]:
+    """Blocks in which what is unchanged, without a mark, and not near a change, is folded."""
     shown = bytearray(len(lines))
     for position, line in enumerate(lines):
-        reach = CONTEXT if line.change is not Change.SAME else 0 if line.number in kept else -1
+        reach = CONTEXT if line.change is not Change.SAME else 0 if line.marks else -1
         for near in range(max(position - reach, 0), min(position + reach + 1, len(lines))):
             shown[near] = 1
     start = 0
@@ -236,5 +319,24 @@ def _fold(lines: Sequence[DiffLine], kept: Collection[int]) -> Iterator[DiffBloc
         end = start
         while end < len(lines) and shown[end] == shown[start]:
             end += 1
-        yield DiffBlock(tuple(lines[start:end]), is_folded=not shown[start] and end - start >= _LEAST_FOLD)
+        is_folded = not shown[start] and end - start >= _MIN_FOLD
+        has_lines = not is_folded or end - start <= MAX_FOLDED_LINES
+        yield DiffBlock(tuple(lines[start:end]) if has_lines else (), end - start, is_folded)
         start = end
+
+
+def _cut(blocks: Sequence[DiffBlock]) -> tuple[tuple[DiffBlock, ...], int]:
+    """The first of these blocks, as many as are shown, and how many lines follow."""
+    room = MAX_SHOWN_LINES
+    kept: list[DiffBlock] = []
+    for block in blocks:
+        if room <= 0:
+            break
+        if block.is_folded:
+            kept.append(block)
+            room -= 1 + len(block.lines) // 4
+            continue
+        lines = block.lines[:room]
+        kept.append(replace(block, lines=lines, count=len(lines)))
+        room -= len(lines)
+    return tuple(kept), sum(block.count for block in blocks) - sum(block.count for block in kept)

@@ -17,7 +17,7 @@ _LEAST_LIKENESS = 0.4
 _NAMES = ("id", "key", "name", "title", "code")
 """Keys whose value tells an object from its neighbours: the first that two objects share says whether they are one."""
 
-_LONGEST_TEXT = 1_000
+_MAX_TEXT_LENGTH = 1_000
 _WORDS = re.compile(r"\w+")
 
 
@@ -187,7 +187,7 @@ def _collect_traits(value: Any, key: str = "") -> frozenset[str]:
         return frozenset().union(*(_collect_traits(item, name) for name, item in value.items()))
     if isinstance(value, list):
         return frozenset().union(*(_collect_traits(item, key) for item in value))
-    words: Sequence[str] = _WORDS.findall(value[:_LONGEST_TEXT]) if isinstance(value, str) else (str(value),)
+    words: Sequence[str] = _WORDS.findall(value[:_MAX_TEXT_LENGTH]) if isinstance(value, str) else (str(value),)
     return frozenset(f"{key} {word}" for word in words)
 
 

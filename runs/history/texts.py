@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from dataclasses import dataclass
 from typing import Literal
-
-from runs.history.json_lines import show_invisible
 
 MAX_TEXT_LENGTH = 2_000
 """Characters that a page shows of one text."""
@@ -18,6 +17,11 @@ MAX_CONTEXT_LENGTH = 8_000
 """Characters that a page shows of the context of an issue, and of the fields that its audit added."""
 MAX_SUGGESTIONS = 20
 """What a page shows of the suggestions of an issue."""
+
+_INVISIBLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
+)
+"""Characters that change how text around them looks (direction marks, escapes) or that can't be sent at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,3 +53,15 @@ def find_direction(text: str) -> Literal["ltr", "rtl"]:
         return "ltr"
     classes = [unicodedata.bidirectional(character) for character in text[:MAX_TEXT_LENGTH]]
     return "rtl" if classes.count("R") + classes.count("AL") > classes.count("L") else "ltr"
+
+
+def show_invisible(text: str) -> str:
+    """``text`` with characters that would change how the text around them looks written as ``\\u202e``.
+
+    In JSON text that is the same value. Line breaks and tabs stay.
+    """
+    return _INVISIBLE.sub(_show_code, text)
+
+
+def _show_code(match: re.Match[str]) -> str:
+    return f"\\u{ord(match[0]):04x}"

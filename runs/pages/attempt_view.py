@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from flows.engine.history import COUNTED, UNREPORTED_USAGE, TokenUsage
+from flows.engine.json_values import resolve_pointer
 from flows.engine.plugins import registry
 from flows.engine.spec import StepSpec
 from runs import formatting, models
@@ -24,19 +25,17 @@ from runs.history.issue_links import (
     list_page,
     name_issue,
 )
-from runs.history.json_lines import Line, Listing, Place, list_json, list_text, show_invisible
-from runs.history.lifecycle import Mark, StepIssues
+from runs.history.json_lines import Listing, Mark, list_compact, list_json
+from runs.history.lifecycle import Mark as IssueFate
+from runs.history.lifecycle import StepIssues
 from runs.history.output_diff import OutputDiff, compare_outputs
-from runs.history.texts import MAX_CONTEXT_LENGTH, MAX_SUGGESTIONS, SHORT_TEXT, CutText, cut_text
+from runs.history.output_view import OutputView, View, view_output, view_text
+from runs.history.texts import MAX_CONTEXT_LENGTH, MAX_SUGGESTIONS, SHORT_TEXT, CutText, cut_text, show_invisible
 from runs.models import Run
 from runs.pages.badges import SEVERITIES, STATES, Badge
 from runs.stored_history import read_usage
 
 RUNNING = "running"
-
-MOST_LINES = 30_000
-MOST_CHARACTERS = 1_000_000
-"""What is shown of an output; a longer one is cut, and can be downloaded."""
 
 _MOST_CONTEXT_LINES = 200
 _LONGEST_VALUE = 80
@@ -57,15 +56,6 @@ class CallingStep(Protocol):
     @property
     def is_local(self) -> bool:
         """It is computed here, without one."""
-
-
-@dataclass(frozen=True, slots=True)
-class IssueMark:
-    """An issue that points at a line of the output beside it."""
-
-    severity: str
-    title: str
-    issue_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +94,7 @@ class SeverityCount:
 
 @dataclass(frozen=True, slots=True)
 class IssueView:
-    """One issue. ``place`` is the line of the output that its ``path`` leads to, if there is one."""
+    """One issue with what it says of the output beside it."""
 
     id: str
     number: int
@@ -115,10 +105,12 @@ class IssueView:
     code: str
     description: CutText
     path: str | None
-    place: Place | None
-    line_id: str
+    anchor: str
+    """The id of its mark in the output, if there is one: at its ``path``, or at what that is missing in."""
+    is_missing: bool
+    """Whether nothing stands at its path."""
     value: str
-    """What stands at ``place``; empty where that is a list, an object or missing."""
+    """What stands there; empty where that is a list, an object or missing."""
     suggestions: tuple[CutText, ...]
     more_suggestions: int
     """How many are not shown."""
@@ -142,7 +134,7 @@ class AttemptView:
     """Whether retention has removed what it read and wrote."""
     url: str
     """Where it is selected; empty away from the pages of its run."""
-    output: Listing | None
+    output: OutputView | None
     stored_bytes: int
     """The size of what it brought."""
     is_usable: bool
@@ -163,7 +155,6 @@ class AttemptView:
     """Issues of earlier attempts that this one fixed, the most severe of them."""
     more_fixed: int
     counts: tuple[tuple[str, int], ...]
-    marks: Mapping[int, tuple[IssueMark, ...]]
     usage: TokenUsage | None
     """None while the attempt runs."""
     duration: float | None
@@ -242,30 +233,34 @@ def view_attempt(
     is_alone: bool = False,
     issue_page: int = 1,
     spec: StepSpec | None = None,
+    view: View = View.JSON,
+    address: str = "",
 ) -> AttemptView:
     """Turn the row of an attempt and those of its issues into a view.
 
     The row must have what it brought (``read_outputs``), and with ``is_compared`` so must ``base``, the attempt before
     it that has an output. Of ``issues`` those of ``list_page`` must be whole. ``traced`` are the issues of all attempts
     of the step. Issues of an attempt that ``is_alone`` on its page have short ids: ``i3``. ``spec`` is the
-    step's definition, for the checklist.
+    step's definition, for the checklist. ``view`` is how the output is shown, and ``address`` what those of the other
+    views begin with.
     """
     index = row.step.index
     id = anchor_attempt(index, row.number)
     url = f"{run_url}{address_attempt(index, row.number)}" if run_url else ""
     is_usable = bool(getattr(row, "has_output", False)) or row.output is not None
-    output = list_what_came(row)
     prefix = "" if is_alone else f"{id}-"
     page = list_page(issues, issue_page)
-    views = tuple(_view_issues(id, prefix, page, output, traced or StepIssues(), run_url))
-    marks: dict[int, tuple[IssueMark, ...]] = {}
-    for view in views:
-        if view.place:
-            mark = IssueMark(view.severity, view.title, view.id)
-            marks[view.place.line] = (*marks.get(view.place.line, ()), mark)
+    marks = [
+        Mark(issue.severity, name_issue(issue), f"{prefix}i{issue.position}", issue.path, number)
+        for number, issue in enumerate(page, start=1)
+    ]
+    output = _view_output(row, marks, view=view, prefix=id, address=address, download_url=f"{url}?download")
     diff = None
-    if is_compared and base is not None and output is not None:
-        diff = compare_outputs(base.output, row.output, list_output(base.output), output, kept=marks)
+    if is_compared and base is not None and row.output is not None:
+        diff = compare_outputs(base.output, row.output, marks)
+    shown = diff or output
+    anchors = shown.anchors or {} if shown else {}
+    views = tuple(_view_issues(prefix, page, row.output, anchors, traced or StepIssues(), run_url))
     state = find_state(row, run)
     fixed = traced.list_fixed(row.number) if traced is not None else None
     error = row.error or {}
@@ -291,7 +286,6 @@ def view_attempt(
         fixed=tuple(view_link(link, run_url, seen_from=index) for link in fixed.links) if fixed else (),
         more_fixed=fixed.more if fixed else 0,
         counts=count_severities(issues),
-        marks=marks,
         usage=view_usage(row),
         duration=(ended - row.started_at).total_seconds() if ended and row.started_at else None,
         error=row.error,
@@ -328,22 +322,15 @@ def _explain(row: models.Attempt, issues: Sequence[models.Issue], spec: StepSpec
     return build_checklist(spec, row.outcome, issues, row.output, prefix=prefix, has_type_audit=has_type_audit)
 
 
-def list_output(output: Any) -> Listing:
-    """An output as lines; of a long one only the first megabyte."""
-    return list_json(output, max_lines=MOST_LINES, max_characters=MOST_CHARACTERS)
-
-
-def list_what_came(row: models.Attempt) -> Listing | None:
+def _view_output(row: models.Attempt, marks: Sequence[Mark], *, prefix: str, **where: Any) -> OutputView | None:
     """The output of an attempt that ``read_outputs`` has read, or what came back instead of one."""
-    if row.output is not None:
-        return list_output(row.output)
-    came_back = getattr(row, "unusable_output", None)
-    if isinstance(came_back, str):
-        return list_text(came_back, max_lines=MOST_LINES, max_characters=MOST_CHARACTERS)
-    return None if came_back is None else list_output(came_back)
+    came = getattr(row, "unusable_output", None) if row.output is None else row.output
+    if row.output is None and isinstance(came, str):
+        return view_text(came, prefix=prefix, download_url=where["download_url"])
+    return None if came is None else view_output(came, marks, prefix=prefix, **where)
 
 
-def view_marks(marks: Iterable[Mark], run_url: str) -> tuple[MarkView, ...]:
+def view_marks(marks: Iterable[IssueFate], run_url: str) -> tuple[MarkView, ...]:
     """What became of an issue, with links that hold on any page."""
     return tuple(
         MarkView(
@@ -374,13 +361,19 @@ def view_usage(row: models.Attempt) -> TokenUsage | None:
 
 
 def _view_issues(
-    id: str, prefix: str, issues: Sequence[models.Issue], output: Listing | None, traced: StepIssues, run_url: str
+    prefix: str,
+    issues: Sequence[models.Issue],
+    output: Any,
+    anchors: Mapping[str, str],
+    traced: StepIssues,
+    run_url: str,
 ) -> Iterator[IssueView]:
     for number, issue in enumerate(issues, start=1):
-        place = output.find(issue.path) if output else None
+        id = f"{prefix}i{issue.position}"
         lifecycle = traced.find_lifecycle(issue.pk)
+        is_missing, value = _read_value(output, issue.path)
         yield IssueView(
-            id=f"{prefix}i{issue.position}",
+            id=id,
             number=number,
             severity=issue.severity,
             badge=SEVERITIES[issue.severity],
@@ -388,9 +381,9 @@ def _view_issues(
             code=show_invisible(issue.code),
             description=cut_text(issue.description),
             path=None if issue.path is None else str(cut_text(issue.path, SHORT_TEXT)),
-            place=place,
-            line_id=f"{id}-l{place.line}" if place else "",
-            value=_quote_value(output.lines[place.line - 1]) if output and place and place.is_exact else "",
+            anchor=anchors.get(id, ""),
+            is_missing=is_missing,
+            value=value,
             suggestions=tuple(cut_text(str(words)) for words in issue.suggestions[:MAX_SUGGESTIONS]),
             more_suggestions=max(len(issue.suggestions) - MAX_SUGGESTIONS, 0),
             context=_list_context(issue.context),
@@ -399,14 +392,18 @@ def _view_issues(
         )
 
 
-def _quote_value(line: Line) -> str:
-    """The value on a line, cut where it is long; empty for what goes on over further lines."""
-    value = line.value.removesuffix(",")
-    if value in ("{", "["):
-        return ""
-    if value.startswith('"') and value.endswith('"'):
-        value = value[1:-1]
-    return value if len(value) <= _LONGEST_VALUE else f"{value[: _LONGEST_VALUE - 1]}…"
+def _read_value(output: Any, path: str | None) -> tuple[bool, str]:
+    """Whether nothing stands at a path of the output, and what does, cut where it is long."""
+    if not path or output is None:
+        return False, ""
+    try:
+        value = resolve_pointer(output, path)
+    except (LookupError, ValueError):
+        return True, ""
+    if isinstance(value, dict | list) and value:
+        return False, ""
+    text = value if isinstance(value, str) and value else list_compact(value, _LONGEST_VALUE + 1)[0]
+    return False, show_invisible(text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 1]}…")
 
 
 def _list_context(values: Mapping[str, Any]) -> Listing | None:

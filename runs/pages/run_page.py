@@ -28,12 +28,11 @@ from runs.history.issue_links import (
     MAX_LISTED_ISSUES,
     address_attempt,
     address_issue,
-    anchor_attempt,
     find_pages,
     join_address,
     list_page,
 )
-from runs.history.json_lines import Listing, list_json
+from runs.history.output_view import OutputView, View, parse_view, view_output
 from runs.models import Issue, Run, RunStatus
 from runs.pages.access import require_permission
 from runs.pages.attempt_rows import (
@@ -81,6 +80,15 @@ class Selection:
     is_shown_again: bool = False
     """An output that is the same as the one before it is shown all the same."""
     issue_page: int = 1
+    view: View = View.TEXT
+
+    def address_views(self, run_url: str, row: models.Attempt) -> str:
+        """What addresses of the views of the output of ``row`` begin with."""
+        if self.entry == RESULT:
+            return f"{run_url}?show={RESULT}&"
+        shown_again = "output=1&" if self.is_shown_again else ""
+        issues = f"issues={self.issue_page}&" if self.issue_page > 1 else ""
+        return f"{run_url}{address_attempt(row.step.index, row.number)}?{shown_again}{issues}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +97,7 @@ class Pane:
 
     entry: str
     url: str
-    input: Listing | None
+    input: OutputView | None
     attempt: AttemptView | None
     line: AttemptLine | None
     step: StepLine | None
@@ -97,8 +105,6 @@ class Pane:
     """Why the attempt ended as it did, where no text of an audit or a provider says so."""
     is_collapsed: bool
     """The output is the one of an attempt before it, and not repeated."""
-    same_lines: str
-    """Where the lines of that output are, but for their number."""
     previous_url: str
     next_url: str
     latest: AttemptLine | None
@@ -225,6 +231,8 @@ def _view(
         is_alone=is_alone,
         issue_page=selection.issue_page,
         spec=None if spec is None else spec.step(index),
+        view=selection.view,
+        address=selection.address_views(url, row),
     )
 
 
@@ -240,7 +248,7 @@ def _build_pane(run: Run, outline: Outline, entry: str, attempt: AttemptView | N
     return Pane(
         entry=entry,
         url=url,
-        input=list_json(run.input) if attempt is None else None,
+        input=_view_input(run, outline.input_url, selection.view) if attempt is None else None,
         attempt=attempt,
         line=line,
         step=outline.steps[attempt.step - 1] if attempt is not None else None,
@@ -248,15 +256,16 @@ def _build_pane(run: Run, outline: Outline, entry: str, attempt: AttemptView | N
         is_collapsed=bool(
             same and not (is_blocking or entry == RESULT or selection.is_shown_again or selection.is_compared)
         ),
-        same_lines=_address_lines(outline.run_url, attempt.step, same) if attempt is not None and same else "",
         previous_url=order[place - 1] if place else "",
         next_url=order[place + 1] if place + 1 < len(order) else "",
         latest=last if not run.has_ended and last is not None and last is not line else None,
     )
 
 
-def _address_lines(run_url: str, step: int, number: int) -> str:
-    return f"{run_url}{address_attempt(step, number)}#{anchor_attempt(step, number)}-l"
+def _view_input(run: Run, url: str, view: View) -> OutputView | None:
+    if run.outputs_removed_at is not None:
+        return None
+    return view_output(run.input, view=view, prefix=INPUT, address=f"{url}?", download_url=f"{url}?download")
 
 
 def _explain_outcome(attempt: AttemptView) -> str:
@@ -284,7 +293,7 @@ def show_run(request: HttpRequest, run_id: int) -> HttpResponse:
         hide = request.GET.get("hide", "")
         return redirect(f"{url}?diff=1{f'&hide={hide}' if set(hide.split(',')) <= set(_HIDEABLE) else ''}")
     entry = RESULT if request.GET.get("show") == RESULT else ""
-    return _render_page(request, run_id, Selection(entry))
+    return _render_page(request, run_id, Selection(entry, view=_read_view(request)))
 
 
 @require_safe
@@ -308,8 +317,13 @@ def show_attempt(request: HttpRequest, run_id: int, step: int, number: int) -> H
         is_compared=bool(request.GET.get("diff")),
         is_shown_again=bool(request.GET.get("output")),
         issue_page=int(issue_page),
+        view=_read_view(request),
     )
     return _render_page(request, run_id, selection)
+
+
+def _read_view(request: HttpRequest) -> View:
+    return parse_view(request.GET.get("view"), request.COOKIES.get("toolflow_view"))
 
 
 def _render_page(request: HttpRequest, run_id: int, selection: Selection) -> HttpResponse:
@@ -351,7 +365,8 @@ def _toggle(hidden: Sequence[str], name: str) -> list[str]:
 @require_permission("runs.view_run")
 def show_all_attempts(request: HttpRequest, run_id: int) -> HttpResponse:
     """All attempts of a run below each other, to be printed and to be searched by the browser."""
-    page = load_run_page(request, run_id, Selection(INPUT))
+    whole = Selection(INPUT, view=View.JSON)
+    page = load_run_page(request, run_id, whole)
     free, shown = MAX_SHOWN_BYTES, []
     for row in page.rows:
         size: int = row.stored_bytes  # type: ignore[attr-defined]  # annotated
@@ -366,14 +381,13 @@ def show_all_attempts(request: HttpRequest, run_id: int) -> HttpResponse:
         if row.pk not in known:
             row.output = None
         views[name_attempt(row)] = _view(
-            page.run, page.url, page.spec, page.rows, page.issues, page.traced, row, Selection(), base=None,
-            is_alone=False,
-        )  # fmt: skip
+            page.run, page.url, page.spec, page.rows, page.issues, page.traced, row, whole, base=None, is_alone=False
+        )
     left_out = {name_attempt(row) for row in page.rows if row.pk not in known}
     steps = [
         (step, [(views[line.id], line, line.id in left_out) for line in step.attempts]) for step in page.outline.steps
     ]
-    context = {**_build_context(request, page), "steps": steps, "input": list_json(page.run.input)}
+    context = {**_build_context(request, page), "steps": steps}
     return render(request, "runs/run_attempts.html", context)
 
 
@@ -393,7 +407,7 @@ def show_run_changes(request: HttpRequest, run_id: int) -> HttpResponse:
         return HttpResponse("Ask with ?revision=NUMBER&seen=STEP.ATTEMPT.", status=400, content_type="text/plain")
     if _fetch_current(run_id) == (int(revision), "unattended" in request.GET):
         return HttpResponse(status=204)
-    page = load_run_page(request, run_id, Selection("" if "follow" in request.GET else at))
+    page = load_run_page(request, run_id, Selection("" if "follow" in request.GET else at, view=_read_view(request)))
     context = _build_context(request, page)
     line = page.pane.line
     context |= {

@@ -1,4 +1,4 @@
-"""Template tags and filters of the pages: icons, badges, figures and listings.
+"""Template tags and filters of the pages: icons, badges, and figures.
 
 Tags build small HTML in Python where a page repeats them by the hundred. It goes through ``format_html``, or whatever
 is not ours is escaped where it is put in: by the standard library, which does the same in a third of the time.
@@ -6,13 +6,11 @@ is not ours is escaped where it is put in: by the standard library, which does t
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from datetime import datetime, timedelta, tzinfo
 from decimal import Decimal
 from functools import cache
 from html import escape
-from typing import TYPE_CHECKING
 
 from django import template
 from django.utils import timezone
@@ -24,21 +22,11 @@ from flows.providers import is_simulated
 from runs import formatting
 from runs.formatting import format_elapsed
 from runs.history.issue_links import anchor_attempt
-from runs.history.json_lines import Line, Listing, show_invisible
+from runs.history.json_lines import show_invisible
 from runs.history.texts import CutText, cut_text, find_direction
 from runs.pages.badges import SEVERITIES, STATES, Badge
 
-if TYPE_CHECKING:
-    from runs.pages.attempt_view import IssueMark
-
 register = template.Library()
-
-MOST_MARKED = 5
-"""Issues of one line that have a link of their own at its end."""
-
-TALL = 80
-"""Lines; a longer listing is not shown at its full height."""
-_COLOUR = re.compile('"#[0-9a-fA-F]{6}"')
 
 
 @register.simple_tag
@@ -210,74 +198,6 @@ def draw_ago(value: datetime, now: datetime, zone: tzinfo) -> SafeString:
 def write_moment(value: datetime) -> str:
     """``21 Nov 2026, 02:14:09 UTC``, in the zone of the reader."""
     return formatting.format_moment(timezone.localtime(value))
-
-
-@register.simple_tag
-def listing(lines: Listing, prefix: str = "", marks: Mapping[int, tuple[IssueMark, ...]] | None = None) -> SafeString:
-    """A listing with line numbers. Lines with ``marks`` carry a bar and lead to their issues.
-
-    ``prefix`` begins the ids of marked lines. The numbers are drawn by the stylesheet, so that copied text is clean.
-    """
-    found = marks or {}
-    html = "".join([_listing_line(line, prefix, found.get(line.number, ())) for line in lines.lines])
-    # A long one scrolls in its own box, which the keyboard must reach.
-    attributes = ' class="listing tall" tabindex="0"' if len(lines.lines) > TALL else ' class="listing"'
-    return mark_safe(f"<code{attributes}>{html}</code>")  # noqa: S308  # every part is escaped in _listing_line
-
-
-def _listing_line(line: Line, prefix: str, marks: tuple[IssueMark, ...]) -> str:
-    key = f'<span class="key">{escape(line.key)}</span>: ' if line.key else ""
-    # Nearly all lines are without.
-    swatch = _swatch(line.value) if line.value.startswith('"#') else ""
-    text = f"{' ' * line.indent}{key}{escape(line.value)}{swatch}"
-    if not marks:
-        return f'<span class="line">{text}\n</span>'
-    return draw_marked_line('<span class="line"', text, prefix, line.number, marks)
-
-
-def draw_marked_line(opening: str, text: str, prefix: str, number: int, marks: Sequence[IssueMark]) -> str:
-    """A line that issues point at: its bar leads to the first of them and, if there are more, its end to each.
-
-    ``opening`` is the tag of the line as far as it is the caller's, ``text`` its content; both are HTML already.
-    """
-    names = [escape(f"{SEVERITIES[mark.severity].word}: {mark.title}") for mark in marks]
-    label, count = "; ".join(names[:MOST_MARKED]), ""
-    ends: list[str] = []
-    if len(marks) > 1:
-        count = f"{len(marks)} issues: "
-        ends += map(_draw_end, marks[:MOST_MARKED], names)
-    if more := marks[MOST_MARKED:]:
-        label += f"; {len(more)} more"
-        words = f"{len(more)} more issues of line {number}"
-        # Drawn by the stylesheet, as all that must not be copied.
-        ends.append(
-            f'<a class="line-issue" href="#{more[0].issue_id}" data-more="{len(more)}" aria-label="{words}"></a>'
-        )
-    severities = " ".join(sorted({mark.severity for mark in marks}))
-    return (
-        f'{opening} id="{prefix}-l{number}" data-marks="{severities}">'
-        f'<a class="line-link" href="#{marks[0].issue_id}" title="{count}{label}" '
-        f'aria-label="Line {number}{f", {count}" if count else ": "}{label}"></a>{text}{"".join(ends)}\n</span>'
-    )
-
-
-def _draw_end(mark: IssueMark, name: str) -> str:
-    badge = SEVERITIES[mark.severity]
-    return (
-        f'<a class="line-issue tone-{badge.tone}" data-severity="{mark.severity}" href="#{mark.issue_id}" '
-        f'title="{name}" aria-label="{name}">{icon(badge.icon, 14)}</a>'
-    )
-
-
-def _swatch(value: str) -> str:
-    """A small square in the colour that a line names as ``"#rrggbb"``: what it looks like is what people check."""
-    colour = value.rstrip(",")
-    if not _COLOUR.fullmatch(colour):
-        return ""
-    return (
-        '<svg class="swatch" width="12" height="12" aria-hidden="true">'
-        f'<rect width="12" height="12" rx="2" fill="{colour[1:8]}"/></svg>'
-    )
 
 
 @register.simple_tag

@@ -142,7 +142,7 @@ class TestAudits:
         rule = AuditSpec(name="Tea", rule="output.text == 'tea'", path="'/text'", suggestions="'Write tea.'")
         panel = open_panel(editor, make_flow(make_step(1, audits=(rule,))), make_attempt(1))
         text = self.judge(panel, judged="pasted", pasted='{"text": "coffee"}')
-        assert "Failed Tea Blocks 1 issue /text coffee" in text and "Write tea. /text, line 2" in text
+        assert "Failed Tea Blocks 1 issue /text coffee" in text and "Write tea. /text coffee" in text
         assert 'data-marks="critical"' in panel.html
         assert "Not reached Tea" in self.judge(panel, pasted='{"text": 1}')
         assert "Line 1, column 9:" in self.judge(panel, pasted='{"text":}')

@@ -53,5 +53,6 @@
   // Before the swap: what is hidden can't get the focus back.
   document.addEventListener("htmx:oobBeforeSwap", (event) => show(event.detail.fragment));
   document.addEventListener("htmx:afterSwap", () => show(document));
+  document.addEventListener("toolflow:output", () => show(document));
   show(document);
 })();

@@ -23,7 +23,7 @@
   }
 
   function findEntry(link) {
-    if (!link || link.target || link.hasAttribute("download")) return null;
+    if (!link || link.target || link.hasAttribute("download") || link.dataset.outputView) return null;
     const url = new URL(link.href, location.href);
     if (url.origin !== location.origin || url.searchParams.has("download")) return null;
     const isHere = url.pathname === location.pathname && url.search === location.search;
@@ -92,6 +92,7 @@
     if (focus) document.getElementById(focus)?.focus({ preventScroll: true });
     goTo(url.hash);
   }
+  document.addEventListener("toolflow:output", () => (lastAddress = location.href.split("#")[0]));
   window.selectEntry = (link) => select(new URL(link.href), { focus: link.id });
 
   document.addEventListener("click", (event) => {

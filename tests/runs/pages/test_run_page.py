@@ -99,7 +99,7 @@ class TestSelection:
     def test_of_a_failed_run_the_offending_value_and_the_reason_are_there_at_once(self, viewer: Client) -> None:
         pane = get_page(viewer, run_address(make_failed_run())).partition('id="pane"')[2]
         assert "Too short." in pane and '<code class="issue-value"><bdi dir="ltr">b</bdi></code>' in pane
-        assert '<span class="key">&quot;text&quot;</span>: &quot;b&quot;' in pane
+        assert 'id="i0-at" href="#i0"' in pane
 
     def test_each_entry_of_the_outline_has_an_address_of_its_own(self, viewer: Client) -> None:
         run = make_retried_run()
@@ -192,16 +192,16 @@ class TestSameOutput:
         words = [words for _, words in read_outline(page)]
         assert ["same as 1" in entry for entry in words] == [False, False, True, True, False]
         assert 'aria-label="Attempt 3: Failed, 1 high, same output as attempt 1"' in page
-        assert 'id="s1a3-text"' not in page and "Too short." in page
-        # Its issues lead to the lines of the output that is shown.
-        assert f'href="{attempt_address(run, 1, 1)}#s1a3-l3"' not in page
-        assert f'href="{attempt_address(run, 1, 1)}#s1a1-l3"' in page
-        assert 'id="s1a3-text"' in get_page(viewer, f"{attempt_address(run, 1, 3)}?output=1")
+        assert 'id="s1a3-view"' not in page and "Too short." in page
+        shown_again = f"{attempt_address(run, 1, 3)}?output=1"
+        assert f'href="{shown_again}#i0-at"' in page
+        page = get_page(viewer, shown_again)
+        assert 'id="s1a3-view"' in page and f'href="{shown_again}&amp;view=json"' in page
 
     def test_the_blocking_attempt_is_shown_all_the_same(self, viewer: Client, run: Run) -> None:
         Run.objects.update(blocking_step=1, blocking_attempt=3)
         page = get_page(viewer, run_address(run))
-        assert find_selected(page) == "s1a3" and 'id="s1a3-text"' in page and "Same output as" in read_words(page)
+        assert find_selected(page) == "s1a3" and 'id="s1a3-view"' in page and "Same output as" in read_words(page)
 
 
 class TestSize:

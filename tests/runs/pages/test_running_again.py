@@ -18,7 +18,7 @@ from django.urls import reverse
 
 from flows.models import Flow
 from runs.models import Priority, Run
-from runs.pages.comparing import CHOICES
+from runs.pages.compare import MAX_CHOICES
 from runs.pages.run_head import LONGEST_COMMAND as LONGEST
 from runs.pages.run_head import build_curl_command
 from runs.submission import submit_run
@@ -188,11 +188,11 @@ class TestNamingTheRunBefore:
 
     def test_it_is_the_first_that_is_offered_for_comparison_however_many_came_since(self, viewer: Client) -> None:
         first = make_stored_run()
-        others = [make_stored_run() for _ in range(CHOICES + 2)]
+        others = [make_stored_run() for _ in range(MAX_CHOICES + 2)]
         again = make_stored_run(again_of=first.pk)
         page = get_page(viewer, f"/runs/compare/?a={again.pk}")
         offered = [int(number) for number in re.findall(rf"\?a={again.pk}&amp;b=(\d+)", page)]
-        assert offered == [first.pk, *(run.pk for run in others[: -CHOICES - 1 : -1])]
+        assert offered == [first.pk, *(run.pk for run in others[: -MAX_CHOICES - 1 : -1])]
 
 
 API = "https://toolflow.example/api/v1/runs"

@@ -1,4 +1,4 @@
-"""Two runs of a flow beside each other, as a reader sees them."""
+"""Two runs of a flow side by side."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from django.utils import timezone
 from flows.engine.history import Attempt
 from flows.models import FlowVersion
 from runs.models import Run, RunStatus
-from runs.pages import compared_issues, compared_rows
-from runs.pages.compared_runs import RunComparison, compare_runs
+from runs.pages import compared_steps
+from runs.pages.compare import RunComparison, compare_runs
 from tests.engine.builders import make_attempt, make_issue, make_step, make_usage
 from tests.runs.builders import make_run
 from tests.runs.pages.history_builders import BEGIN, begin_attempt, make_page_flow, make_retried_run, make_stored_run
-from tests.runs.pages.reading import count_queries, get_page, read_words
+from tests.runs.pages.reading import THIN, count_queries, get_page, read_words, run_address
 
 pytestmark = pytest.mark.django_db
 
@@ -42,15 +42,28 @@ def read(client: Client, left: Run, right: Run) -> str:
     return read_words(get_page(client, address(left, right)))
 
 
-def make_failed(*attempts: Attempt) -> Run:
-    return make_stored_run(*attempts, status=RunStatus.FAILED)
+def make_failed(*attempts: Attempt, **fields: Any) -> Run:
+    return make_stored_run(*attempts, status=RunStatus.FAILED, **fields)
 
 
 def judge(output: Any = COLOURS, **fields: Any) -> Attempt:
     return make_attempt(1, 1, "failed", output=output, issues=(make_issue("high", "No colour.", **HEX | fields),))
 
 
-def test_a_run_and_its_rerun_are_told_apart_figure_by_figure() -> None:
+def test_the_older_run_is_on_the_left_in_either_order(viewer: Client) -> None:
+    old = make_stored_run(make_attempt(1, 1, output={"text": "before"}))
+    new = make_stored_run(make_attempt(1, 1, output={"text": "after"}), again_of=old.pk)
+    pages = [get_page(viewer, address(*pair)) for pair in ((old, new), (new, old))]
+    for page in pages:
+        assert page.index(f'href="/runs/{old.pk}/"') < page.index(f'href="/runs/{new.pk}/"')
+        assert "<del>&quot;before&quot;</del> → <ins>&quot;after&quot;</ins>" in page
+        assert f"Older #{old.pk}" in read_words(page) and f"original of #{new.pk}" in read_words(page)
+    # By the time of creation, not by number.
+    Run.objects.filter(pk=new.pk).update(created_at=BEGIN - timedelta(days=1))
+    assert compare(old, new).old.run.pk == new.pk
+
+
+def test_figures_have_the_difference_with_its_sign() -> None:
     first = make_retried_run(prompt_tokens=900, completion_tokens=90, cost=Decimal("0.0400"))
     second = make_stored_run(
         make_attempt(1, 1, output={"colours": ["#ff0000", "#00ff00"]}, usage=make_usage(300)),
@@ -62,30 +75,31 @@ def test_a_run_and_its_rerun_are_told_apart_figure_by_figure() -> None:
         cost=Decimal("0.0300"),
     )
     Run.objects.filter(pk=second.pk).update(ended_at=BEGIN + timedelta(minutes=5, seconds=1.4))
-    found = {one.name: (one.left, one.right, one.delta) for one in compare(first, second).figures}
-    told = {
-        name: (left, right, delta.text.replace("\N{MINUS SIGN}", "-"), delta.tone)
-        for name, (left, right, delta) in found.items()
-        if delta
+    shown = {
+        one.name: tuple(
+            text.replace(THIN, " ").replace("\N{MINUS SIGN}", "-") for text in (one.old, one.new, one.delta, one.tone)
+        )
+        for one in compare(first, second).figures
     }
-    assert told == {
+    assert shown == {
         "Steps passed": ("3 of 3", "3 of 3", "same", "quiet"),
-        "Attempts": ("4", "3", "-1 fewer", "passed"),
-        "Issues of all attempts": ("", "", "-1 fewer", "passed"),
-        "Duration": ("5 min 00 s", "5 min 01 s", "+1.4 s slower", "failed"),
-        "Tokens in": ("900", "1\u202f300", "+400 more", "failed"),
+        "Attempts": ("4", "3", "-1", "passed"),
+        "Issues of all attempts": ("", "", "-1", "passed"),
+        "Duration": ("5 min 00 s", "5 min 01 s", "+1.4 s", "failed"),
+        "Tokens in": ("900", "1 300", "+400", "failed"),
         "Tokens out": ("90", "90", "same", "quiet"),
-        "Cost": ("$0.0400", "$0.0300", "-$0.0100 cheaper", "passed"),
+        "Cost": ("$0.0400", "$0.0300", "-$0.0100", "passed"),
     }
     for fields in ({"cost": None}, {"cost": Decimal("0.01"), "unpriced_count": 1}):
         Run.objects.filter(pk=second.pk).update(**fields)
-        assert [one.delta for one in compare(first, second).figures if one.name == "Cost"] == [None]
+        assert [one.delta for one in compare(first, second).figures if one.name == "Cost"] == ["—"]
 
 
 def test_inputs_and_final_outputs_are_compared_by_structure(viewer: Client) -> None:
     first = make_stored_run(
         make_attempt(1, 1, "failed", output={"colours": ["red"]}),
         make_attempt(1, 2, output={"name": "Sea", "colours": ["#00f", "#0ff"]}),
+        make_attempt(1, 3, "interrupted"),
         make_attempt(2, 1, output={"b": 2, "a": 1}),
         input={"topic": "the sea"},
     )
@@ -96,54 +110,73 @@ def test_inputs_and_final_outputs_are_compared_by_structure(viewer: Client) -> N
     )
     page = compare(first, second)
     assert page.input is not None and page.input.is_same
-    one, two, three = (step.outputs.diff for step in page.steps)
+    one, two, three = (step.diff for step in page.steps)
     assert one is not None and two is not None and three is None
     assert (one.changed, one.added, one.removed, two.is_same) == (1, 1, 0, True)
     assert f"#{first.pk}, attempt 2 Passed" in read(viewer, first, second)
 
 
-def test_the_final_output_is_not_that_of_an_attempt_that_was_broken_off() -> None:
-    first = make_stored_run(
-        make_attempt(1, 1, "failed", output={"text": "decided"}),
-        make_attempt(1, 2, "interrupted"),
-        make_attempt(1, 3, "cancelled"),
-        status=RunStatus.CANCELLED,
-    )
-    step = compare(first, make_stored_run(make_attempt(1, 1, output={"text": "decided"}))).steps[0]
-    assert step.left is not None and (step.left.number, step.left.state) == (1, "failed")
-    assert step.outputs.diff is not None and step.outputs.diff.is_same
-
-
-def test_what_only_one_run_reached_or_has_not_reached_yet_is_not_held_against_it(viewer: Client) -> None:
+def test_a_step_that_only_one_run_reached_has_no_differences(viewer: Client) -> None:
     first = make_failed(make_attempt(1, 1, "failed", output={"text": "x"}))
     second = make_stored_run(make_attempt(1, 1), make_attempt(2, 1, output={"text": "y"}))
     step = compare(first, second).steps[1]
-    assert (step.left and step.left.state, step.right and step.right.state) == ("waiting", "passed")
-    assert step.outputs.laid_out and all(figure.delta is None for figure in step.figures)
+    assert [side.badge.word for side in step.sides] == ["Not begun", "Passed"]
+    assert len(step.outputs) == 1 and all(figure.delta == "—" for figure in step.figures)
     third = make_stored_run(make_attempt(1, 1), status=RunStatus.RUNNING)
     begin_attempt(third, 2, 1)
     assert f"#{third.pk} Running" in read(viewer, second, third)
     assert "Not begun" in read(viewer, second, make_run(first.version))
 
 
-def test_issues_of_the_last_attempts_are_marked_as_shared_or_not(viewer: Client) -> None:
-    shared = make_issue("high", "“red” is no colour.", **HEX)
-    first = make_stored_run(
-        make_attempt(1, 1, "failed", issues=(make_issue("critical", "Gone by then."),)),
-        make_attempt(1, 2, issues=(make_issue("low", "A bit long."), shared)),
-    )
-    others = (make_issue("high", "“blue” is no colour.", **HEX), make_issue("medium", "Odd.", **HEX))
-    second = make_stored_run(make_attempt(1, 1, issues=others))
-    step = compare(first, second).steps[0]
-    assert step.left and step.right
-    # Two findings of a kind against one: one of them is new.
-    assert [[(one.severity, one.is_shared) for one in side.issues] for side in (step.left, step.right)] == [
-        [("high", True), ("low", False)],
-        [("high", True), ("medium", False)],
-    ]
-    words = read(viewer, first, second)
-    assert "“red” is no colour. /colours/2 hex_format in both" in words
-    assert "A bit long. too_short only here" in words and "Gone by then." not in words
+class TestIssues:
+    @staticmethod
+    def group(left: Run, right: Run) -> dict[str, list[str]]:
+        (step,) = (step for step in compare(left, right).steps if step.shown.index == 1)
+        return {group.kind: [str(issue.description) for issue in group.issues] for group in step.groups}
+
+    def test_they_are_new_persisted_or_fixed(self) -> None:
+        first = make_stored_run(
+            make_attempt(1, 1, "failed", issues=(make_issue("critical", "Gone by then."),)),
+            make_attempt(1, 2, issues=(make_issue("low", "A bit long."), make_issue("high", "“red”", **HEX))),
+        )
+        # Two findings of a kind against one: one of them is new.
+        issues = (make_issue("high", "“blue”", **HEX), make_issue("medium", "Odd.", **HEX))
+        second = make_stored_run(make_attempt(1, 1, issues=issues))
+        expected = {"new": ["Odd."], "persisted": ["“blue”"], "fixed": ["A bit long."]}
+        assert self.group(first, second) == self.group(second, first) == expected
+
+    def test_an_item_that_moved_is_the_same_one(self) -> None:
+        before, after = ({"items": [{"id": n, "v": "text"} for n in ids]} for ids in ((1, 2, 3), (2, 3)))
+        fields = {"code": "bad", "audit": "Items"}
+        first = make_failed(
+            make_attempt(1, 1, "failed", output=before, issues=(make_issue(path="/items/2", **fields),))
+        )
+        second = make_failed(
+            make_attempt(1, 1, "failed", output=after, issues=(make_issue(path="/items/1", **fields),))
+        )
+        assert list(self.group(first, second)) == ["persisted"]
+
+    def test_a_run_that_was_not_judged_fixed_nothing(self) -> None:
+        first, second = make_failed(judge()), make_failed(make_attempt(1, 1, "errored", output=None))
+        assert self.group(first, second) == {"unchecked": ["No colour."]}
+        assert self.group(make_failed(make_attempt(1, 1, "errored")), make_failed(judge())) == {"all": ["No colour."]}
+
+    def test_an_issue_its_line_and_its_run_lead_to_each_other(self, viewer: Client) -> None:
+        left = make_failed(make_attempt(1, 1, "failed"), judge().model_copy(update={"number": 2}))
+        right = make_failed(judge({"name": "Sea", "colours": ["#00f", "#0ff", "green"]}))
+        page = get_page(viewer, address(left, right))
+        assert re.search(r'<span class="line diff-changed"[^>]* data-marks="high">.*id="b1-i0-at" href="#b1-i0"', page)
+        assert '<li id="b1-i0"' in page and 'href="#b1-i0-at">/colours/2</a>' in page
+        target = f"{run_address(right)}steps/1/attempts/1/"
+        assert f'href="{target}#i0"' in page and 'id="i0"' in get_page(viewer, target)
+
+    def test_only_the_most_severe_are_listed_and_marked(self, viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(compared_steps, "MAX_ISSUES", 1)
+        issues = (make_issue("low", path="/colours/0"), make_issue("critical", path="/colours/1"))
+        runs = [make_failed(make_attempt(1, 1, "failed", output=COLOURS, issues=issues)) for _ in range(2)]
+        page = get_page(viewer, address(*runs))
+        assert re.findall(r'data-marks="(\w+)"', page) == ["critical"]
+        assert "1 less severe issues are not listed." in read_words(page)
 
 
 def test_steps_of_other_versions_are_matched_by_name(viewer: Client) -> None:
@@ -152,14 +185,16 @@ def test_steps_of_other_versions_are_matched_by_name(viewer: Client) -> None:
     first = make_stored_run(make_attempt(1, 1), make_attempt(2, 1), spec=old)
     second = make_stored_run(make_attempt(1, 1), make_attempt(2, 1, output={"text": "s1a1"}), spec=new)
     page = compare(first, second)
-    names = [(step.left and step.left.name, step.right and step.right.name) for step in page.steps]
-    assert names == [(None, "Plan"), ("Draft", "Draft"), ("Check", None), ("End", "End")]
-    draft = page.steps[1]
-    assert draft.outputs.diff is not None and draft.outputs.diff.is_same
+    assert [(step.shown.name, step.only_in, step.notes) for step in page.steps] == [
+        ("Plan", "new", ()),
+        ("Draft", "", ("was step 1",)),
+        ("Check", "old", ()),
+        ("End", "", ()),
+    ]
+    assert page.steps[1].diff is not None and page.steps[1].diff.is_same
     words = read(viewer, first, second)
-    assert "Version 1 → version 2" in words
     # Who sees runs does not see definitions for that.
-    assert "max_retries" not in words
+    assert "Version 1 → version 2" in words and "max_retries" not in words
 
 
 def test_the_difference_of_definitions_is_shown_to_those_who_may_see_them(admin_client: Client) -> None:
@@ -175,19 +210,13 @@ def test_the_difference_of_definitions_is_shown_to_those_who_may_see_them(admin_
     assert "can’t be read by this version of ToolFlow" in words and "~ 1 changed" in words
 
 
-def test_outputs_too_long_or_beyond_the_room_of_a_page_are_left_to_their_own(
+def test_outputs_too_long_to_compare_are_shown_or_left_to_their_own_pages(
     viewer: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runs = [
-        make_stored_run(
-            make_attempt(1, 1, output={"n": [number, *range(4_900)]}),
-            make_attempt(2, 1, output={"n": [number, *range(5_100)]}),
-        )
-        for number in (1, 2)
-    ]
-    fits, longer = (step.outputs.diff for step in compare(*runs).steps[:2])
-    assert fits is not None and fits.changed == 1 and longer is None
-    monkeypatch.setattr(compared_rows, "ROOM", 150)
+    runs = [make_stored_run(make_attempt(1, 1, output={"n": [number, *range(5_100)]})) for number in (1, 2)]
+    step = compare(*runs).steps[0]
+    assert step.diff is None and len(step.outputs) == 2
+    monkeypatch.setattr(compared_steps, "MAX_BYTES", 150)
     runs = [
         make_stored_run(
             make_attempt(1, 1, output={"text": "x" * 30}),
@@ -197,54 +226,31 @@ def test_outputs_too_long_or_beyond_the_room_of_a_page_are_left_to_their_own(
         for number in (1, 2)
     ]
     words = read(viewer, *runs)
-    assert "Too much to be shown here" in words and "secret" not in words
+    assert "Too large to show" in words and "secret" not in words
 
 
-def test_what_came_back_instead_of_outputs_can_be_read(viewer: Client) -> None:
+def test_a_response_that_is_no_output_can_be_read_in_the_chosen_view(viewer: Client) -> None:
     issue = make_issue("critical", "That is no call of the tool.", path="/wrong")
     bad = make_failed(make_attempt(1, 1, "invalid", output=None, raw_output={"wrong": 1}, issues=(issue,)))
     good = make_failed(make_attempt(1, 1, output={"text": "fine"}))
-    bare = make_failed(make_attempt(1, 1, "errored", output=None))
-    for other in (good, bare):
-        page = get_page(viewer, address(other, bad))
-        assert f"What came back in #{bad.pk} (not usable as an output)" in read_words(page) or other is bare
-        assert 'href="#b1-l2">/wrong, line 2</a>' in page
-        assert '<span class="line" id="b1-l2" data-marks="critical">' in page
-    assert f'Output of #{good.pk} {{ "text" : "fine" }}' in read(viewer, good, bad)
-
-
-class TestLinksOfIssues:
-    def test_an_issue_its_line_and_its_run_lead_to_each_other(self, viewer: Client) -> None:
-        left = make_failed(make_attempt(1, 1, "failed"), judge().model_copy(update={"number": 2}))
-        right = make_failed(judge({"name": "Sea", "colours": ["#00f", "#0ff", "green"]}))
-        page = get_page(viewer, address(left, right))
-        assert re.search(
-            r'<span class="line diff-changed"[^>]*id="b1-l6" data-marks="high"><a [^>]*href="#b1-i0"', page
-        )
-        assert 'href="#b1-l6">/colours/2, line 6</a>' in page
-        for run, number in ((left, 2), (right, 1)):
-            target = f"/runs/{run.pk}/steps/1/attempts/{number}/"
-            assert f'href="{target}#i0"' in page and 'id="i0"' in get_page(viewer, target)
-
-    def test_the_gravest_are_listed_and_only_they_have_marks(
-        self, viewer: Client, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(compared_issues, "MAX_LISTED_ISSUES", 1)
-        issues = (make_issue("low", path="/colours/0"), make_issue("critical", path="/colours/1"))
-        other = make_failed(make_attempt(1, 1, "failed", output=COLOURS, issues=issues))
-        page = get_page(viewer, address(make_failed(judge()), other))
-        assert 'id="b1-l5" data-marks="critical"' in page and "b1-l4" not in page
-        assert "The attempt has 2 issues; the most severe 1 are shown." in read_words(page)
+    page = get_page(viewer, address(good, bad))
+    # The good one is newer.
+    assert f"Response that is not a usable output, #{bad.pk}" in read_words(page)
+    assert 'href="#a1-i0-at">/wrong</a>' in page and 'id="a1-i0-at"' in page
+    assert page.count('data-view="text"') == 2
+    page = get_page(viewer, f"{address(good, bad)}&view=json")
+    assert page.count('data-view="json"') == 2 and f"?a={bad.pk}&amp;b={good.pk}&amp;view=text#a1" in page
+    viewer.cookies["toolflow_view"] = "json"
+    assert 'data-view="json"' in get_page(viewer, address(good, bad))
 
 
 def test_what_a_model_wrote_is_inert(viewer: Client) -> None:
     hostile = "<script>alert(1)</script>\u202e\x1b[31m javascript:alert(1) {{ 7 }}"
     issues = (make_issue(description=hostile, code=hostile, path=f"/{hostile}", suggestions=(hostile,)),)
     runs = [
-        make_stored_run(
+        make_failed(
             make_attempt(1, 1, "failed", output={hostile: [f"{hostile}{number}"]}, issues=issues),
             input={hostile: number},
-            status=RunStatus.FAILED,
             end_sentence=hostile,
         )
         for number in (1, 2)

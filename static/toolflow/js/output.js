@@ -1,0 +1,27 @@
+// The views of an output: a view is exchanged in its place, and the browser remembers it. Without this script the
+// links load the page with the other view.
+"use strict";
+
+(() => {
+  const YEAR = 31_536_000;
+
+  document.addEventListener("click", async (event) => {
+    const link = event.target.closest("a[data-output-view]");
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    const { outputView } = link.dataset;
+    document.cookie = `toolflow_view=${outputView}; path=/; max-age=${YEAR}; samesite=lax`;
+    const id = link.closest(".output").id;
+    event.preventDefault();
+    try {
+      const answer = await fetch(link.href, { headers: { Accept: "text/html" } });
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      document.getElementById(id).replaceWith(document.adoptNode(page.getElementById(id)));
+    } catch {
+      location.assign(link.href);
+      return;
+    }
+    history.replaceState(history.state, "", link.href);
+    document.dispatchEvent(new CustomEvent("toolflow:output", { detail: { id } }));
+    document.querySelector(`#${CSS.escape(id)} [data-output-view="${outputView}"]`).focus({ preventScroll: true });
+  });
+})();
