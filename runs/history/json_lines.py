@@ -24,6 +24,7 @@ MAX_CHARACTERS = 200_000
 MAX_LINE_MARKS = 9
 """Issues of one line that have a badge each; the others share one."""
 
+_MAX_NOTE = 120
 _INDENT = 2
 _MAX_FOLD_DEPTH = 10
 """Objects and lists deeper than this are not folded: a browser gives up on elements nested by the hundred."""
@@ -41,6 +42,13 @@ class Mark:
     issue_id: str
     pointer: str | None = None
     number: int = 0
+    description: str = ""
+
+    @property
+    def note(self) -> str:
+        """What a narrow page says of it below its line."""
+        words = self.description or self.title
+        return show_invisible(words if len(words) <= _MAX_NOTE else f"{words[: _MAX_NOTE - 1]}…")
 
     @property
     def id(self) -> str:

@@ -186,6 +186,19 @@ class AttemptView:
         return self.is_running or self.state in COUNTED
 
     @property
+    def output_title(self) -> str:
+        if self.output is not None and not self.is_usable:
+            return "What came back (not usable as an output)"
+        return "Output (invalid, not audited)" if self.state == "invalid" else "Output"
+
+    @property
+    def changes_url(self) -> str:
+        """Where what changed since ``compared_with`` is shown, or the output again."""
+        page = self.issue_pages.number if self.issue_pages else 1
+        queries = [*([] if self.is_compared else ["diff=1"]), *([f"issues={page}"] if page > 1 else [])]
+        return f"{self.url}?{'&'.join(queries)}" if queries else self.url
+
+    @property
     def has_issues(self) -> bool:
         return any(count for _, count in self.counts)
 
@@ -251,7 +264,7 @@ def view_attempt(
     prefix = "" if is_alone else f"{id}-"
     page = list_page(issues, issue_page)
     marks = [
-        Mark(issue.severity, name_issue(issue), f"{prefix}i{issue.position}", issue.path, number)
+        Mark(issue.severity, name_issue(issue), f"{prefix}i{issue.position}", issue.path, number, issue.description)
         for number, issue in enumerate(page, start=1)
     ]
     output = _view_output(row, marks, view=view, prefix=id, address=address, download_url=f"{url}?download")

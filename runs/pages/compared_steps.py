@@ -204,7 +204,7 @@ class _Step:
             diff=diff,
             sentence="" if diff else self._explain(),
             outputs=outputs,
-            figures=self._list_figures(counts) if is_both else (),
+            figures=tuple(one for one in self._list_figures(counts) if one.delta != "same") if is_both else (),
             groups=groups,
             issues_sentence=self._explain_issues(groups, left_out),
         )
@@ -364,7 +364,9 @@ def _view_side(rows: RunRows, index: int) -> StepSide:
 
 def _make_marks(groups: Sequence[IssueGroup], run_id: int) -> list[Mark]:
     return [
-        Mark(issue.severity.word.lower(), issue.title, issue.id, issue.path or None, issue.number)
+        Mark(
+            issue.severity.word.lower(), issue.title, issue.id, issue.path or None, issue.number, str(issue.description)
+        )
         for group in groups
         for issue in group.issues
         if issue.run_id == run_id
