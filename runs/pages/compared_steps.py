@@ -204,7 +204,7 @@ class _Step:
             diff=diff,
             sentence="" if diff else self._explain(),
             outputs=outputs,
-            figures=tuple(one for one in self._list_figures(counts) if one.delta != "same") if is_both else (),
+            figures=self._list_figures(counts) if is_both else (),
             groups=groups,
             issues_sentence=self._explain_issues(groups, left_out),
         )
@@ -232,6 +232,7 @@ class _Step:
         return tuple(shown)
 
     def _list_figures(self, counts: Sequence[Counter[str]]) -> tuple[Figure, ...]:
+        """The figures that differ."""
         attempts = [run.attempts.get(index or 0, ()) for run, index in zip(self.runs, self.pair, strict=True)]
         usages = [
             sum_usage(read_usage(row.usage) if hasattr(row, "usage") else UNREPORTED_USAGE for row in rows)
@@ -245,6 +246,7 @@ class _Step:
         ]
         if not all(run.is_local(index or 1) for run, index in zip(self.runs, self.pair, strict=True)):
             figures += compare_usage(usages[0], usages[1])
+        figures = [one for one in figures if one.delta != "same" and (one.counts or one.old != one.new)]
         if all(attempts):
             return tuple(figures)
         # A step that only one of the runs reached is neither better nor worse in the other.
