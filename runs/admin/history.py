@@ -22,7 +22,6 @@ from django.utils.text import slugify
 from runs import formatting
 from runs.history.json_lines import list_json, show_invisible
 from runs.models import Run
-from runs.templatetags import toolflow
 
 MAX_LISTED = 10_000
 """Rows that pages of one list lead to. Filters find older ones."""
@@ -60,7 +59,7 @@ def _format_value(value: Any) -> str:
         case SafeString():
             return value
         case datetime():
-            return toolflow.moment(value)
+            return render_to_string("runs/moment.html", {"at": value})
         case int():
             return formatting.format_count(value)
     return show_invisible(str(value))

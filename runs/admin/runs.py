@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from operator import or_
 from typing import Any
@@ -24,10 +23,9 @@ from runs.admin.history import HistoryAdmin, column, document, section
 from runs.history.issue_links import address_attempt
 from runs.history.json_lines import show_invisible
 from runs.models import Attempt, EndReason, Issue, Run, RunStatus
-from runs.pages.attempt_view import view_attempt
-from runs.pages.badges import SEVERITIES
+from runs.pages.attempt_view import count_severities, find_state, list_counts, view_attempt
+from runs.pages.badges import STATES
 from runs.pages.run_page import run_issue_counts, run_state
-from runs.templatetags import toolflow
 
 RUN_DOCUMENTS = (
     "input", "model_settings", "end_sentence", "flow__input_schema", "flow__description", "version__spec",
@@ -44,6 +42,14 @@ SEVERITIES_ONLY = Prefetch("issues", Issue.objects.only("attempt_id", "severity"
 
 def _link_run(run: Run, anchor: str = "") -> SafeString:
     return format_html('<a href="{}{}">Run {}</a>', reverse("runs:page", args=[run.pk]), anchor, run.pk)
+
+
+def _show_state(name: str) -> SafeString:
+    return render_to_string("runs/state.html", {"badge": STATES[name]})
+
+
+def _show_counts(counts: Iterable[tuple[str, int]]) -> SafeString:
+    return render_to_string("admin/runs/counts.html", {"counts": list_counts(counts)})
 
 
 def _name_flow(run: Run) -> str:
@@ -65,8 +71,8 @@ class RunAdmin(HistoryAdmin):
 
     _facts = (
         column("Run page", _link_run),
-        column("Status", lambda run: toolflow.state(run_state(run))),
-        column("Issues", lambda run: toolflow.issue_counts(run_issue_counts(run))),
+        column("Status", lambda run: _show_state(run_state(run))),
+        column("Issues", lambda run: _show_counts(run_issue_counts(run))),
         column("Tokens", "total_tokens"),
         column("Cost", lambda run: formatting.format_cost(run.cost, run.unpriced_count)),
         column("Started by", "started_by"),
@@ -105,12 +111,11 @@ class RunAdmin(HistoryAdmin):
 
 def _show_outcome(attempt: Attempt) -> SafeString:
     """An attempt without an outcome is under way, unless its run ended without it."""
-    return toolflow.state(attempt.outcome or ("interrupted" if attempt.step.run.has_ended else "running"))
+    return _show_state(find_state(attempt, attempt.step.run))
 
 
 def _count_issues(attempt: Attempt) -> SafeString:
-    counts = Counter(issue.severity for issue in attempt.issues.all())
-    return toolflow.issue_counts((severity, counts[severity]) for severity in SEVERITIES)
+    return _show_counts(count_severities(attempt.issues.all()))
 
 
 def _show_cost(attempt: Attempt) -> str:

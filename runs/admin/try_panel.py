@@ -33,6 +33,7 @@ from flows.providers import build_providers, default_model_settings
 from flows.throttle import limit_rate
 from runs import models
 from runs.audit_log.events import AuditAction, log_audit_event
+from runs.formatting import format_cost
 from runs.history.json_lines import list_json, show_invisible
 from runs.models import Run
 from runs.pages.attempt_view import view_attempt
@@ -368,6 +369,8 @@ class Panel:
             "title": title,
             "attempt": view_attempt(row, build_issues(row, attempt.issues), self.step, Run(), spec=self.step),
             "raw_output": raw_output,
+            "cost": format_cost(shown["reply"].usage.cost, shown["reply"].usage.unpriced) if shown.get("reply") else "",
+            "stored_badge": STATES[shown["stored"].outcome] if shown.get("stored") else None,
             **shown,
         }
 

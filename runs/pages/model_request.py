@@ -22,6 +22,7 @@ from runs import models
 from runs.history.feedback import ToldFeedback, find_told_feedback
 from runs.history.issue_links import IssueLink, address_attempt, anchor_attempt, find_pages, link_issue
 from runs.history.json_lines import Listing, list_json, list_text, show_invisible
+from runs.history.output_view import parse_view, view_output, view_text
 from runs.pages.access import require_permission
 from runs.pages.attempt_rows import read_spec
 from runs.pages.attempt_view import LinkView, view_link
@@ -259,7 +260,13 @@ def show_attempt_part(request: HttpRequest, run_id: int, step: int, number: int,
         hidden = call.feedback.hidden_issues if call.feedback else ()
         context["hidden"] = [view_link(link, run_url, seen_from=step) for link in hidden]
     elif value is not None:
-        context["lines"] = list_text(value) if isinstance(value, str) else list_json(value)
+        names = {"prefix": context["prefix"], "download_url": context["download"]}
+        view = parse_view(request.GET.get("view"), request.COOKIES.get("toolflow_view"))
+        context["output"] = (
+            view_text(value, **names)
+            if isinstance(value, str)
+            else view_output(value, view=view, address=f"{own}{part}/?", **names)
+        )
     is_fragment = request.headers.get("HX-Request") == "true"
     return render(request, "runs/attempt_part.html" if is_fragment else "runs/attempt_part_page.html", context)
 

@@ -20,7 +20,8 @@
       location.assign(link.href);
       return;
     }
-    history.replaceState(history.state, "", link.href);
+    // What is folded into a page has an address of its own, which is not that of the page.
+    if (link.pathname === location.pathname) history.replaceState(history.state, "", link.href);
     document.dispatchEvent(new CustomEvent("toolflow:output", { detail: { id } }));
     document.querySelector(`#${CSS.escape(id)} [data-output-view="${outputView}"]`).focus({ preventScroll: true });
   });

@@ -113,9 +113,9 @@ def test_attempts_lead_to_the_ones_before_and_after_them_in_the_run(reader: Clie
     first, second, third = (f"/admin/runs/attempt/{attempt.pk}/change/" for attempt in attempts)
     ways = [re.search(r'(?s)<nav class="neighbours".*?</nav>', get_page(reader, one)) for one in (first, second, third)]
     assert [re.findall(r'href="([^"]+)"', way[0]) if way else None for way in ways] == [
-        [f"/runs/{run.pk}/#s1a1", second],
-        [first, f"/runs/{run.pk}/#s1a2", third],
-        [second, f"/runs/{run.pk}/#s2a1"],
+        [f"/runs/{run.pk}/steps/1/attempts/1/", second],
+        [first, f"/runs/{run.pk}/steps/1/attempts/2/", third],
+        [second, f"/runs/{run.pk}/steps/2/attempts/1/"],
     ]
 
 
