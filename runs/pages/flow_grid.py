@@ -1,146 +1,137 @@
 """The last runs of a flow as a grid: a row a step, a column a run, each cell with how the step came out.
 
-Four queries whatever the flow's history: its newest runs, their steps, the audits that fired, and definitions of
-versions that are not cached yet.
+Three queries whatever the flow's history, and one for definitions of versions that are not cached yet.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from django.db.models import Count, OuterRef, Q, Subquery
 from django.urls import reverse
 
 from flows.engine.history import COUNTED, Outcome
-from flows.engine.spec import FlowSpec
 from flows.models import Flow, FlowVersion
 from runs.formatting import format_cost, format_duration, format_plural
 from runs.models import Attempt, Run, RunFacet, RunStatus, Step
 from runs.models.facet import FacetKind
 from runs.pages.badges import STATES, Badge
-from runs.pages.flow_definition import load_specs
-from runs.pages.small_charts import format_number
+from runs.pages.flow_figures import format_number
+from runs.pages.flow_version import load_specs
 
 MAX_RUNS = 40
 MAX_AUDITS_SHOWN = 4
-BARS = 40
+BAR_HEIGHT = 40
 """Pixels of the longest run's bar."""
-BARS_TOP = 20
-ROW = 23
-"""Pixels from one row to the next; a cell is 21 of them high."""
-MARK_COLUMNS = 3
-"""Columns from one name of a version to the next at least."""
-ROWS_TOP = BARS_TOP + BARS + 8
-_COLUMNS = ("status", "cancel_requested", "created_at", "started_at", "ended_at", "cost", "unpriced_count")
+LEGEND = (
+    ("passed", "", "First attempt"),
+    ("retried", "2", "Retries"),
+    ("failed", STATES["failed"].sign, "Failed"),
+    ("errored", STATES["errored"].sign, "Errored"),
+    ("none", "", "Not reached"),
+    ("running", STATES["running"].sign, "Running"),
+    ("cut", STATES["cancelled"].sign, "Interrupted or cancelled"),
+)
+"""Kind, sign and words of each cell."""
+_COLUMNS = (
+    "version_id",
+    "status",
+    "cancel_requested",
+    "created_at",
+    "started_at",
+    "ended_at",
+    "cost",
+    "unpriced_count",
+)
+_KINDS = {Outcome.FAILED: "failed", Outcome.INVALID: "failed", Outcome.ERRORED: "errored"}
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """One step of one run. ``kind`` is ``passed``, ``retried``, ``failed``, ``errored``, ``running``, … or ``none``."""
+class GridRun(NamedTuple):
+    """One column of the grid."""
 
-    y: str
-    sign_y: str
-    kind: str
-    sign: str
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One run."""
-
-    id: int
+    run: Run
     url: str
-    x: str
-    width: str
-    label: str
-    """What assistive technology says of it."""
     state: Badge
     version: str
-    created_at: datetime
-    facts: tuple[str, ...]
+    facts: Sequence[str]
     notable: str
     """The step that needed most attempts, or that ended the run."""
     audits: str
     bar_y: str
     bar_height: str
-    is_bad: bool
-    cells: tuple[Cell, ...]
-    number: str
-    """Shown below every tenth run."""
-    is_new_version: bool
-    """It is of another version than the run before."""
-    version_mark: str
-    """The name of that version, where there is room for it."""
-    is_newest: bool
+    cells: Sequence[tuple[str, str]]
+    """Kind and sign of each step; the kind is empty where the version has no such step."""
 
 
-@dataclass(frozen=True, slots=True)
-class Grid:
+class Grid(NamedTuple):
     """The runs, oldest first; ``rows`` are the names of steps, those of earlier versions only last."""
 
-    rows: tuple[tuple[str, str], ...]
+    rows: Sequence[tuple[str, str]]
     """Number and name; the number is empty where the step is no longer there."""
-    columns: tuple[Column, ...]
+    runs: Sequence[GridRun]
     longest: str
-    height: str
-    numbers_y: str
-    count: int
-
-    @property
-    def signs(self) -> tuple[tuple[str, str, str], ...]:
-        """Kind, sign and words of the legend."""
-        return (
-            ("passed", "", "First attempt"),
-            ("retried", "2", "Retries"),
-            ("failed", STATES["failed"].sign, "Failed"),
-            ("errored", STATES["errored"].sign, "Errored"),
-            ("none", "", "Not reached"),
-            ("running", STATES["running"].sign, "Running"),
-            ("cut", STATES["cancelled"].sign, "Interrupted or cancelled"),
-        )
+    legend: Sequence[tuple[str, str, str]] = LEGEND
 
 
-def load_grid(flow: Flow, shown: FlowVersion | None, *, only: FlowVersion | None, now: datetime) -> Grid | None:
-    """The last runs of a flow, or of ``only`` one version; rows are the steps of ``shown``. None without any run."""
-    chosen = Run.objects.filter(version=only) if only is not None else Run.objects.filter(flow=flow)
-    runs = [*chosen.order_by("-created_at", "-pk").only("version_id", *_COLUMNS)[:MAX_RUNS]][::-1]
+def load_grid(
+    flow: Flow,
+    versions: Mapping[int, FlowVersion],
+    shown: FlowVersion | None,
+    *,
+    only: FlowVersion | None,
+    now: datetime,
+) -> Grid | None:
+    """The last runs of a flow, or of ``only`` one version; rows are the steps of ``shown``. None without any run.
+
+    ``versions`` are all of the flow, by their keys.
+    """
+    chosen = Run.objects.filter(version=only) if only else Run.objects.filter(flow=flow)
+    runs = list(chosen.order_by("-created_at", "-pk").only(*_COLUMNS)[:MAX_RUNS])[::-1]
     if not runs:
         return None
-    keys = {run.version_id for run in runs} | ({shown.pk} if shown else set())
-    versions = {one.pk: one for one in FlowVersion.objects.filter(pk__in=keys).only("number", "digest", "flow")}
-    specs = load_specs(versions.values())
-    steps = _fetch_steps(runs)
-    audits = _fetch_audits(runs)
-    rows = _list_rows(specs.get(shown.pk) if shown else None, runs, specs, steps)
-    longest = max((_measure(run, now) for run in runs), default=0.0) or 1.0
-    columns = []
-    before: int | None = None
-    labelled = -MARK_COLUMNS
-    for place, run in enumerate(runs):
-        number = versions[run.version_id].number
-        has_mark = number != before and place - labelled >= MARK_COLUMNS
-        labelled = place if has_mark else labelled
+    used = {run.version_id for run in runs} | ({shown.pk} if shown else set())
+    specs = load_specs(versions[key] for key in used)
+    steps, audits = _fetch_steps(runs), _fetch_audits(runs)
+    # The steps of each version in their order; of one that can't be read those that its runs began.
+    names = {
+        key: {step.name: str(number) for number, step in enumerate(spec.steps, start=1)}
+        for key, spec in specs.items()
+        if spec
+    }
+    rows = dict(names.get(shown.pk, {})) if shown else {}
+    for run in reversed(runs):
+        for name in names.get(run.version_id) or steps.get(run.pk, {}):
+            rows.setdefault(name, "")
+    seconds = [_measure(run, now) for run in runs]
+    longest = max(seconds) or 1.0
+    columns: list[GridRun] = []
+    for run, took in zip(runs, seconds, strict=True):
+        found = steps.get(run.pk, {})
+        own = names.get(run.version_id, found)
+        height = max(took / longest * BAR_HEIGHT, 1.0) if took else 0.0
+        is_cancelling = run.status == RunStatus.RUNNING and run.cancel_requested
+        fired = audits.get(run.pk, [])
+        more = len(fired) - MAX_AUDITS_SHOWN
         columns.append(
-            _build_column(
-                run,
-                place,
-                count=len(runs),
-                version=f"v{number}",
-                is_new_version=number != before,
-                has_mark=has_mark,
-                spec=specs.get(run.version_id),
-                found=steps.get(run.pk, {}),
-                audits=audits.get(run.pk, []),
-                rows=[name for _, name in rows],
-                share=_measure(run, now) / longest,
-                seconds=_measure(run, now),
+            GridRun(
+                run=run,
+                url=reverse("runs:page", args=[run.pk]),
+                state=STATES["cancelling" if is_cancelling else run.status],
+                version=f"v{versions[run.version_id].number}",
+                facts=(
+                    format_duration(took if run.started_at else None),
+                    format_cost(run.cost, run.unpriced_count),
+                ),
+                notable=_describe_notable(found),
+                audits=", ".join([*fired[:MAX_AUDITS_SHOWN], *([f"{more} more"] if more > 0 else [])]),
+                bar_y=format_number(BAR_HEIGHT - height),
+                bar_height=format_number(height),
+                cells=[_judge(*found[name]) if name in found else ("none" if name in own else "", "") for name in rows],
             )
         )
-        before = number
-    bottom = ROWS_TOP + ROW * len(rows)
-    return Grid(rows, tuple(columns), format_duration(longest), str(bottom + 20), str(bottom + 12), len(runs))
+    return Grid([(number, name) for name, number in rows.items()], columns, format_duration(longest))
 
 
 def _fetch_steps(runs: Sequence[Run]) -> Mapping[int, Mapping[str, tuple[int, str]]]:
@@ -172,78 +163,11 @@ def _fetch_audits(runs: Sequence[Run]) -> Mapping[int, list[str]]:
     return found
 
 
-def _list_rows(
-    shown: FlowSpec | None,
-    runs: Sequence[Run],
-    specs: Mapping[int, FlowSpec | None],
-    steps: Mapping[int, Mapping[str, object]],
-) -> tuple[tuple[str, str], ...]:
-    """Numbers and names of the rows: steps of the version shown, then those that only other versions have."""
-    rows = {step.name: str(number) for number, step in enumerate(shown.steps if shown else (), start=1)}
-    for run in reversed(runs):
-        spec = specs.get(run.version_id)
-        for name in [step.name for step in spec.steps] if spec else steps.get(run.pk, ()):
-            rows.setdefault(name, "")
-    return tuple((number, name) for name, number in rows.items())
-
-
 def _measure(run: Run, now: datetime) -> float:
     """Seconds from the start of a run to its end, or to now."""
     if run.started_at is None:
         return 0.0
     return max(((run.ended_at or now) - run.started_at).total_seconds(), 0.0)
-
-
-def _build_column(
-    run: Run,
-    place: int,
-    *,
-    count: int,
-    version: str,
-    is_new_version: bool,
-    has_mark: bool,
-    spec: FlowSpec | None,
-    found: Mapping[str, tuple[int, str]],
-    audits: Sequence[str],
-    rows: Sequence[str],
-    share: float,
-    seconds: float,
-) -> Column:
-    is_cancelling = run.status == RunStatus.RUNNING and run.cancel_requested
-    state = STATES["cancelling" if is_cancelling else run.status]
-    own = {step.name for step in spec.steps} if spec else set(found)
-    cells = []
-    for position, name in enumerate(rows):
-        y = ROWS_TOP + ROW * position
-        kind, sign = _judge(*found[name]) if name in found else ("none" if name in own else "", "")
-        if kind:
-            cells.append(Cell(str(y), str(y + 15), kind, sign))
-    height = max(share * BARS, 1.0) if seconds else 0.0
-    notable = _describe_notable(found)
-    facts = [version, format_duration(seconds if run.started_at else None), format_cost(run.cost, run.unpriced_count)]
-    words = f"Run {run.pk}: {state.word.lower()}, {', '.join(facts)}"
-    shown = [*audits[:MAX_AUDITS_SHOWN], *([f"{len(audits) - MAX_AUDITS_SHOWN} more"] * (len(audits) > 4))]
-    return Column(
-        id=run.pk,
-        url=reverse("runs:page", args=[run.pk]),
-        x=f"{format_number(100 * (place + MAX_RUNS - count) / MAX_RUNS)}%",
-        width=f"{format_number(100 / MAX_RUNS)}%",
-        label=f"{words}. {notable}" if notable else words,
-        state=state,
-        version=version,
-        created_at=run.created_at,
-        facts=tuple(facts[1:]),
-        notable=notable,
-        audits=", ".join(shown),
-        bar_y=format_number(BARS_TOP + BARS - height),
-        bar_height=format_number(height),
-        is_bad=run.status in (RunStatus.FAILED, RunStatus.ERRORED),
-        cells=tuple(cells),
-        number=f"#{run.pk}" if (count - 1 - place) % 10 == 0 else "",
-        is_new_version=is_new_version,
-        version_mark=version if has_mark else "",
-        is_newest=place == count - 1,
-    )
 
 
 def _judge(tries: int, outcome: str) -> tuple[str, str]:
@@ -252,10 +176,7 @@ def _judge(tries: int, outcome: str) -> tuple[str, str]:
         return ("retried", str(tries - 1)) if tries > 1 else ("passed", "")
     if not outcome:
         return "running", STATES["running"].sign
-    kind = {Outcome.FAILED: "failed", Outcome.INVALID: "failed", Outcome.ERRORED: "errored"}.get(
-        Outcome(outcome), "cut"
-    )
-    return kind, STATES[outcome].sign
+    return _KINDS.get(Outcome(outcome), "cut"), STATES[outcome].sign
 
 
 def _describe_notable(found: Mapping[str, tuple[int, str]]) -> str:

@@ -18,7 +18,7 @@ from runs.formatting import (
     format_plural,
     format_share,
 )
-from runs.pages.small_charts import Sparkline, plot_sparkline
+from runs.pages.flow_figures import Sparkline, plot_sparkline
 from runs.statistics.figures import CHART_DAYS, MEDIAN_DAYS, FlowDay, MedianDay, compare_today, load_flow_days
 from runs.statistics.sums import Period, RunSums, last_days, sum_by_slot
 

@@ -188,10 +188,18 @@ class IssueRows(NamedTuple):
 
 
 def build_issues_url(
-    flow: str = "", *, audit: str = "", code: str = "", step: int | None = None, severity: str = "", period: str = ""
+    flow: str = "",
+    *,
+    version: str = "",
+    audit: str = "",
+    code: str = "",
+    step: int | None = None,
+    severity: str = "",
+    period: str = "",
 ) -> str:
-    """The address of the issues of a flow, by its name, narrowed to an audit, a code, a step or a severity."""
-    asked = {"flow": flow, "audit": audit, "code": code, "step": step, "severity": severity, "period": period}
+    """The address of the issues of a flow, by its name, narrowed to a version, an audit, a code, a step, …"""
+    asked = {"flow": flow, "version": version, "audit": audit, "code": code}
+    asked |= {"step": str(step or ""), "severity": severity, "period": period}
     query = urlencode({name: value for name, value in asked.items() if value})
     return find_address("runs:issues") + (f"?{query}" if query else "")
 

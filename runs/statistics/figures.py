@@ -10,7 +10,7 @@ from operator import attrgetter, itemgetter
 from statistics import median
 from typing import Any, TypeVar
 
-from django.db.models import Min, QuerySet, Sum
+from django.db.models import QuerySet, Sum
 
 from flows.models import Flow
 from runs.models import DailyAudits, DailyIssues, DailyRuns, DailySteps
@@ -197,12 +197,6 @@ def fetch_kinds(flow: Flow, first: date, last: date) -> frozenset[bool]:
     """Whether simulated (True) and real (False) runs of a flow were counted in a span."""
     rows = DailyRuns.objects.filter(flow=flow, day__range=(first, last)).order_by()
     return frozenset(rows.values_list("is_simulated", flat=True).distinct())
-
-
-def fetch_first_days(flow: Flow) -> dict[tuple[int, bool], date]:
-    """The first day of runs of each version, by its key and whether they are simulated."""
-    rows = DailyRuns.objects.filter(flow=flow).order_by().values_list("version", "is_simulated").annotate(Min("day"))
-    return {(version_id, is_simulated): day for version_id, is_simulated, day in rows}
 
 
 def fetch_runs(scope: Scope) -> list[DayRuns]:

@@ -58,6 +58,12 @@ def plural(count: int, noun: str) -> str:
 
 
 @register.filter
+def retries(count: int) -> str:
+    """``1 retry``, ``2 retries``."""
+    return "1 retry" if count == 1 else f"{formatting.format_count(count)} retries"
+
+
+@register.filter
 def moment(value: datetime) -> str:
     """A point in time with its zone, that of the reader: ``21 Nov 2026, 02:14:09 UTC``."""
     return formatting.format_moment(timezone.localtime(value))

@@ -16,7 +16,7 @@ def test_a_run_is_described_and_opened_from_the_grid(admin_page: Page) -> None:
     page.goto(ADDRESS)
     described = page.locator(".grid-chosen p:visible")
     expect(described).to_contain_text(f"#{third.pk}")
-    page.locator(f'[data-run="{first.pk}"] .grid-ground').hover()
+    page.locator(f'[data-run="{first.pk}"]').hover()
     expect(described).to_contain_text(f"#{first.pk}")
     page.locator(f'[data-run="{third.pk}"]').focus()
     page.keyboard.press("ArrowLeft")
@@ -34,7 +34,7 @@ def test_a_phone_shows_the_newest_runs_first_and_nothing_sticks_out(admin_page: 
     open_all_folds(page)
     assert list_sticking_out(page) == []
     box, shown = (
-        page.locator(f'[data-run="{run.pk}"] .grid-ground').bounding_box(),
+        page.locator(f'[data-run="{run.pk}"]').bounding_box(),
         page.locator(".grid-box").bounding_box(),
     )
     assert box and shown and shown["x"] <= box["x"] <= shown["x"] + shown["width"]

@@ -3,44 +3,40 @@
 "use strict";
 
 (() => {
-  const list = (grid) => [...grid.querySelectorAll("[data-run]")];
+  const grid = document.querySelector("[data-grid]");
+  if (!grid) return;
+  const runs = [...grid.querySelectorAll("[data-run]")];
 
   function choose(run) {
-    const grid = run.closest("[data-grid]");
-    for (const other of list(grid)) {
-      other.setAttribute("tabindex", other === run ? "0" : "-1");
-      other.toggleAttribute("data-chosen", other === run);
-    }
-    for (const text of grid.querySelectorAll("[id^='grid-run-']")) {
-      text.hidden = text.id !== `grid-run-${run.dataset.run}`;
-      const link = text.querySelector("a");
-      if (text.hidden) link.tabIndex = -1;
-      else link.removeAttribute("tabindex");
+    for (const other of runs) {
+      const isChosen = other === run;
+      const text = document.getElementById(`grid-run-${other.dataset.run}`);
+      other.tabIndex = isChosen ? 0 : -1;
+      other.toggleAttribute("data-chosen", isChosen);
+      text.hidden = !isChosen;
+      text.querySelector("a").tabIndex = isChosen ? 0 : -1;
     }
   }
 
   for (const kind of ["pointerover", "focusin"]) {
-    document.addEventListener(kind, (event) => {
-      const run = event.target.closest?.("[data-run]");
+    grid.addEventListener(kind, (event) => {
+      const run = event.target.closest("[data-run]");
       if (run) choose(run);
     });
   }
 
-  document.addEventListener("keydown", (event) => {
-    const run = event.target.closest?.("[data-run]");
+  grid.addEventListener("keydown", (event) => {
+    const position = runs.indexOf(event.target.closest("[data-run]"));
     const direction = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-    if (!run || !direction || event.ctrlKey || event.altKey || event.metaKey) return;
-    const runs = list(run.closest("[data-grid]"));
-    runs[runs.indexOf(run) + direction]?.focus();
+    if (position < 0 || !direction || event.ctrlKey || event.altKey || event.metaKey) return;
+    runs[position + direction]?.focus();
     event.preventDefault();
   });
 
-  for (const grid of document.querySelectorAll("[data-grid]")) {
-    const box = grid.querySelector(".grid-box");
-    // The newest runs are on the right; the runs themselves take the focus.
-    box.scrollLeft = box.scrollWidth;
-    box.removeAttribute("tabindex");
-    grid.querySelector(".grid-keys").hidden = false;
-    choose(list(grid).at(-1));
-  }
+  const box = grid.querySelector(".grid-box");
+  // The newest runs are on the right; the runs themselves take the focus.
+  box.scrollLeft = box.scrollWidth;
+  box.removeAttribute("tabindex");
+  grid.querySelector(".grid-keys").hidden = false;
+  choose(runs.at(-1));
 })();

@@ -19,14 +19,13 @@ from runs.formatting import (
     format_share,
     format_short_count,
 )
-from runs.pages.flow_trends import PERIODS, VersionMarks, build_period, mark_versions, plot_trend
+from runs.pages.flow_figures import find_versions, mark_versions, plot_sparkline, plot_trend
+from runs.pages.flow_page import PERIODS, build_period
 from runs.statistics.figures import DayRuns
 from runs.statistics.sums import RunSums
 from tests.runs.pages.reading import THIN
 
 TODAY = date(2026, 5, 13)  # a Wednesday
-NUMBERS = {11: 1, 12: 2, 13: 3}
-"""Versions by the keys of their rows."""
 
 
 class TestDays:
@@ -43,25 +42,15 @@ class TestDays:
         assert {slot.first.weekday() for slot in found["12m"].slots} == {0}
 
     def test_a_trend_stops_at_gaps_and_ends_with_the_latest_value(self) -> None:
-        trend = plot_trend([0.5, None, 1.0, 0.0], scale=1.0, format_value=str)
-        assert trend is not None and (trend.end_label, trend.end_x) == ("0.0", "87.5%")
-        assert trend.lines == ("121,22 129,22", "625,0 875,44")
-        assert plot_trend([None, 1.0], scale=1.0, format_value=str) is None
+        trend = plot_trend([0.5, None, 1.0, 0.0], scale=1.0)
+        assert trend is not None and (trend.end_x, trend.end_y) == ("87.5%", "58")
+        assert trend.line == "M121,22L129,22M625,0L875,44"
+        assert plot_trend([None, 1.0], scale=1.0) is None
 
-
-def mark(*days: dict[int, int], period: str = "30d") -> VersionMarks:
-    """The marks of a period whose last days had so many runs of each version, by its number."""
-    keys = {number: key for key, number in NUMBERS.items()}
-    begin = TODAY - timedelta(days=len(days) - 1)
-    rows = [
-        DayRuns(begin + timedelta(days=place), keys[number], "", False, RunSums(runs=runs))
-        for place, counts in enumerate(days)
-        for number, runs in counts.items()
-    ]
-    first: dict[int, date] = {}
-    for row in rows:
-        first.setdefault(row.version_id, row.day)
-    return mark_versions(build_period(period, TODAY), rows, NUMBERS, first)
+    def test_small_columns_show_next_to_nothing_and_nothing_but_no_gap(self) -> None:
+        spark = plot_sparkline([1_000, None, 1, 0])
+        assert spark.columns == "M37.5,0h175V28h-175zM537.5,27h175V28h-175z"
+        assert spark.zeros == "M787.5,27h175V28h-175z"
 
 
 @pytest.mark.parametrize(
@@ -69,26 +58,28 @@ def mark(*days: dict[int, int], period: str = "30d") -> VersionMarks:
     [
         (
             [{1: 9}, {}, {}, {2: 9}, {2: 9}, {}, {2: 9}, {1: 9}, {1: 9}],
-            ["v1 since 5 May 2026", "v2 since 8 May 2026", "most runs use v1 from 12 May 2026"],
+            ["Most runs use v2 from 8 May 2026", "Most runs use v1 from 12 May 2026"],
         ),
-        # Marked once, though most runs of its first day are of the other.
-        ([{1: 9}, {}, {1: 8, 2: 2}, {2: 9}, {2: 9}], ["v1 since 9 May 2026", "v2 since 11 May 2026"]),
+        # Not where its first runs end.
+        ([{1: 9}, {}, {1: 8, 2: 2}, {2: 9}, {2: 9}], ["Most runs use v2 from 12 May 2026"]),
         # As many of both are no change.
-        ([{1: 9}, {2: 9}, {2: 5, 1: 5}], ["v1 since 11 May 2026", "v2 since 12 May 2026"]),
+        ([{1: 9}, {2: 9}, {2: 5, 1: 5}], ["Most runs use v2 from 12 May 2026"]),
+        ([{1: 9}, {2: 9}] * 15, 10),
     ],
 )
-def test_versions_are_marked_where_they_begin_and_where_an_earlier_one_takes_over(
-    days: list[dict[int, int]], titles: list[str]
+def test_versions_are_marked_where_most_runs_begin_to_use_them(
+    days: list[dict[int, int]], titles: list[str] | int
 ) -> None:
-    found = mark(*days)
-    assert [title for one in found.marks for title in one.title.split("; ")] == titles
-    assert found.sentence == ""
-
-
-def test_versions_that_take_turns_every_day_leave_the_chart_readable() -> None:
-    found = mark(*([{1: 9}, {2: 9}] * 45), period="90d")
-    assert len(found.marks) == 12 and found.sentence
-    assert len(found.notes) == 90
+    period, begin = build_period("30d", TODAY), TODAY - timedelta(days=len(days) - 1)
+    rows = [
+        DayRuns(begin + timedelta(days=place), number + 10, "", False, RunSums(runs=runs))
+        for place, counts in enumerate(days)
+        for number, runs in counts.items()
+    ]
+    marks = mark_versions(period, find_versions(period, rows, {11: 1, 12: 2}))
+    assert titles in ([mark.title for mark in marks], len(marks))
+    # The latest one has its label.
+    assert marks[-1].label
 
 
 class TestNumbers:

@@ -16,7 +16,6 @@ from runs.statistics.figures import (
     Today,
     compare_today,
     fetch_audits,
-    fetch_first_days,
     fetch_issues,
     fetch_kinds,
     fetch_runs,
@@ -93,7 +92,6 @@ def test_runs_of_a_scope_add_up_by_version_and_by_model(version: FlowVersion) ->
     days = fetch_runs(Scope(*SPAN, False, version.flow))
     assert {key: sums.runs for key, sums in sum_versions(days).items()} == {version.pk: 5, newer.pk: 9}
     assert [(key, sums.runs) for key, sums in sum_models(days).items()] == [(("", True), 9), (("gpt-5", False), 5)]
-    assert fetch_first_days(version.flow)[newer.pk, False] == TODAY - timedelta(days=30)
 
 
 def test_usage_has_the_same_sum_however_it_is_grouped(version: FlowVersion) -> None:
@@ -112,7 +110,6 @@ def test_usage_has_the_same_sum_however_it_is_grouped(version: FlowVersion) -> N
     "fetch",
     [
         lambda flow, scope: fetch_kinds(flow, *SPAN),
-        lambda flow, scope: fetch_first_days(flow),
         lambda flow, scope: fetch_runs(scope),
         lambda flow, scope: fetch_steps(scope),
         lambda flow, scope: fetch_steps_by_day(scope, "gpt-5"),

@@ -1,0 +1,338 @@
+"""What a version of a flow does, what it changed, and its page.
+
+Versions never change, so their parsed definitions and what they changed are cached by their digests.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, timedelta
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+from django.db.models import Sum
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import get_object_or_404, render
+from django.urls import path, reverse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from flows.engine.differences import compare_specs, summarise_changes
+from flows.engine.errors import SpecError
+from flows.engine.spec import AuditSpec, FlowSpec, StepSpec
+from flows.models import Flow, FlowVersion
+from runs.formatting import format_duration, format_plural
+from runs.history.texts import CutText, cut_text
+from runs.models import DailyRuns, DailySteps
+from runs.pages.access import require_permission
+from runs.pages.addresses import link_runs
+from runs.pages.badges import SEVERITIES, Badge
+from runs.pages.flow_figures import OF_VERSION, list_cells
+from runs.pages.issues import build_issues_url
+from runs.statistics.figures import Scope
+from runs.statistics.sums import RunSums, StepSums
+
+MAX_VERSIONS = 12
+"""Rows of the table of versions, the newest first."""
+MAX_PROPERTIES = 12
+"""Fields that the short form of a schema names."""
+MAX_INSTRUCTIONS = 4_000
+"""Characters of a step's instructions that a page shows."""
+YEAR = timedelta(days=364)
+"""How far back figures of versions reach."""
+_SHORT = 160
+_CACHE_SIZE = 500
+_specs: dict[str, FlowSpec | None] = {}
+
+_WEIGHTS = re.compile(r"issues\.map\((\w+), weight\(\1\.severity\)\)\.sum\(\) (<=?) (\d+)")
+_COUNT = re.compile(r"(?:issues\.size\(\)|size\(issues\)) (<=?|==) (\d+)")
+_COMPARED = {"<=": "at most", "<": "fewer than", "==": "exactly"}
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# What a version does
+
+
+class AuditLine(NamedTuple):
+    """One audit of a step; ``rule`` is its expression, ``url`` that of its issues."""
+
+    name: str
+    severity: Badge
+    role: str
+    """``Blocks``, ``Warns``, or ``Rule decides`` where the step has a pass rule of its own."""
+    role_help: str
+    rule: CutText
+    url: str
+
+
+class StepLine(NamedTuple):
+    """One step of a version."""
+
+    number: int
+    spec: StepSpec
+    model: str
+    instructions: CutText
+    """The system message, or else the description of the tool."""
+    is_long: bool
+    """The instructions don't fit into two lines."""
+    returns: str
+    audits: tuple[AuditLine, ...]
+    pass_rule: str
+    """The step's own pass rule in words; empty if it has none or has no words for it."""
+    settings: tuple[tuple[str, CutText], ...]
+    """Names and values of what else is set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A whole version."""
+
+    description: CutText
+    takes: str
+    """Fields of the input in short form; empty where there is no schema."""
+    limits: str
+    steps: tuple[StepLine, ...]
+
+    @property
+    def audit_count(self) -> int:
+        """How many audits all steps have."""
+        return sum(len(step.audits) for step in self.steps)
+
+
+def load_specs(versions: Iterable[FlowVersion]) -> dict[int, FlowSpec | None]:
+    """The definitions by the versions' keys, None where this release can't read one. At most one query."""
+    versions = list(versions)
+    if len(_specs) > _CACHE_SIZE:
+        _specs.clear()
+    missing = {version.pk: version.digest for version in versions if version.digest not in _specs}
+    if missing:
+        for key, document in FlowVersion.objects.filter(pk__in=missing).order_by().values_list("pk", "spec"):
+            try:
+                _specs[missing[key]] = FlowSpec.from_document(document)
+            except SpecError:
+                _specs[missing[key]] = None
+    return {version.pk: _specs.get(version.digest) for version in versions}
+
+
+def build_definition(spec: FlowSpec) -> Definition:
+    """The version as its page shows it."""
+    limits = []
+    if spec.token_budget is not None:
+        limits.append(f"{spec.token_budget:,} tokens")
+    if spec.cost_budget is not None:
+        limits.append(f"${spec.cost_budget.normalize():f}")
+    if spec.time_limit is not None:
+        limits.append(format_duration(spec.time_limit))
+    steps = tuple(_build_step(number, step, spec) for number, step in enumerate(spec.steps, start=1))
+    return Definition(cut_text(spec.description), shorten_schema(spec.input_schema), ", ".join(limits), steps)
+
+
+def _build_step(number: int, step: StepSpec, spec: FlowSpec) -> StepLine:
+    instructions = (step.system_message or step.description).strip()
+    settings = (
+        ("Computes", step.compute),
+        ("Input", step.input_expression),
+        ("Input sanitizer", step.input_sanitizer),
+        ("Output sanitizer", step.output_sanitizer),
+        ("Tool", step.tool_name),
+        ("Output type", step.output_type),
+        ("Temperature", step.temperature),
+        ("Max tokens", step.max_tokens),
+        ("Reasoning effort", step.reasoning_effort and step.reasoning_effort.value),
+        ("Service tier", step.service_tier and step.service_tier.value),
+        ("Sees results of steps", ", ".join(map(str, step.include_results))),
+        ("Time limit", step.time_limit and format_duration(step.time_limit)),
+    )
+    return StepLine(
+        number=number,
+        spec=step,
+        model=step.model or spec.model or "Default model",
+        instructions=cut_text(instructions, MAX_INSTRUCTIONS),
+        is_long=len(instructions) > _SHORT or "\n" in instructions,
+        returns=shorten_schema(step.output_schema),
+        audits=tuple(_build_audit(audit, step, spec.name) for audit in step.audits),
+        pass_rule=describe_pass_rule(str(step.pass_expression or "")),
+        settings=tuple((name, cut_text(str(value).strip())) for name, value in settings if value not in (None, "")),
+    )
+
+
+def _build_audit(audit: AuditSpec, step: StepSpec, flow_name: str) -> AuditLine:
+    if step.pass_expression:
+        role, role_help = "Rule decides", "The pass rule of the step decides what its issues count"
+    elif audit.threshold is None or audit.severity < audit.threshold:
+        role, role_help = "Warns", "Its issues don’t fail an attempt"
+    else:
+        role, role_help = "Blocks", "Its issues fail the attempt"
+    url = build_issues_url(flow_name, audit=audit.name)
+    rule = cut_text(str(audit.rule).strip())
+    return AuditLine(audit.name, SEVERITIES[audit.severity.value], role, role_help, rule, url)
+
+
+def describe_pass_rule(rule: str) -> str:
+    """A pass rule in words; empty for one that has a shape of its own."""
+    rule = " ".join(rule.split())
+    if rule.startswith("python:"):
+        return f"Passes when {rule.removeprefix('python:')} (Python) accepts the output"
+    if found := _WEIGHTS.fullmatch(rule):
+        how = "at most" if found[2] == "<=" else "less than"
+        return f"Passes when the weights of all issues add up to {how} {found[3]}"
+    if found := _COUNT.fullmatch(rule):
+        if found[2] == "0":
+            return "Passes when there is no issue"
+        return f"Passes with {_COMPARED[found[1]]} {format_plural(int(found[2]), 'issue')}"
+    return ""
+
+
+def shorten_schema(schema: Mapping[str, Any] | None) -> str:
+    """The fields of a schema in short form: ``verdict, risks[]: number, level``."""
+    fields = list(_list_fields(schema or {}, schema or {}))
+    if len(fields) == 1 and fields[0][1]:
+        return ": ".join(fields[0])
+    return ", ".join(f"{name} ({inner})" if inner else name for name, inner in fields)
+
+
+def _list_fields(schema: Any, root: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The fields of an object, each with the names of those of the object or the objects that it holds."""
+    properties = _resolve(schema, root).get("properties")
+    properties = properties if isinstance(properties, Mapping) else {}
+    for name, part in list(properties.items())[:MAX_PROPERTIES]:
+        part, shown = _resolve(part, root), str(cut_text(str(name), 60))
+        if part.get("type") == "array":
+            least, most = part.get("minItems"), part.get("maxItems")
+            shown += f"[{least if least == most and least is not None else ''}]"
+            part = part.get("items")
+        # Fields of fields of fields are left out.
+        yield shown, ", ".join(inner for inner, _ in _list_fields(part, root)) if schema is root else ""
+    if len(properties) > MAX_PROPERTIES:
+        yield "…", ""
+
+
+def _resolve(part: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A schema, or the definition that it refers to."""
+    if not isinstance(part, Mapping):
+        return {}
+    reference = part.get("$ref")
+    if isinstance(reference, str) and reference.startswith("#/$defs/"):
+        found = (root.get("$defs") or {}).get(reference.removeprefix("#/$defs/"))
+        return found if isinstance(found, Mapping) else {}
+    options = [option for option in part.get("anyOf") or () if isinstance(option, Mapping)]
+    return next((_resolve(option, root) for option in options if option.get("type") != "null"), part)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# The table of versions
+
+
+class VersionRow(NamedTuple):
+    """One version; ``change`` is what it changed in words."""
+
+    version: FlowVersion
+    change: str
+    cells: Sequence[str]
+    compare_url: str
+
+
+def list_versions(
+    flow: Flow,
+    versions: Sequence[FlowVersion],
+    cells: Mapping[int, Sequence[str]],
+    user: AbstractBaseUser | AnonymousUser,
+) -> list[VersionRow]:
+    """Rows of the newest of ``versions``, which come newest first, with ``cells`` by their keys. At most one query."""
+    shown = versions[: MAX_VERSIONS + 1]
+    load_specs(shown)
+    rows = []
+    for version, before in zip(shown[:MAX_VERSIONS], [*shown[1:], None], strict=False):
+        change = _summarise(before.digest, version.digest) if before else "First version" * (version.number == 1)
+        rows.append(VersionRow(version, change, cells[version.pk], link_comparison(flow, before, version, user)))
+    return rows
+
+
+@lru_cache(maxsize=_CACHE_SIZE)
+def _summarise(old: str, new: str) -> str:
+    """What a version changed, by the digests of two versions whose definitions are loaded."""
+    before, after = _specs[old], _specs[new]
+    if before is None or after is None:
+        return "This release can’t read the definition"
+    return summarise_changes(compare_specs(before, after))
+
+
+def link_comparison(
+    flow: Flow, before: FlowVersion | None, version: FlowVersion, user: AbstractBaseUser | AnonymousUser
+) -> str:
+    """The difference to the version before; empty where there is none or that page is not open to the user."""
+    if before is None or not (user.is_staff and user.has_perm("flows.view_flow")):  # type: ignore[union-attr]
+        return ""
+    return f"{reverse('admin:flows_flow_compare', args=[flow.pk])}?from={before.number}&to={version.number}"
+
+
+def fetch_version_sums(
+    flow: Flow, today: date, *, is_simulated: bool, version: FlowVersion | None = None, model: str = ""
+) -> dict[int, RunSums | StepSums]:
+    """What was counted of each version in a year, by its key, without durations: attempts of a model, or runs."""
+    kind: type[RunSums | StepSums] = StepSums if model else RunSums
+    rows: Any = DailySteps.objects.all() if model else DailyRuns.objects.all()
+    own = ("passed", "first_passed") if model else ("runs", "succeeded", "cancelled", "first_time")
+    columns = ("total_tokens", "cost", "unpriced", "attempts", "retries", "begun", *own)
+    scope = Scope(today - YEAR, today, is_simulated, flow, version.pk if version else None, model or None)
+    groups = scope.narrow(rows).values_list("version").annotate(*map(Sum, columns))
+    return {key: kind(**dict(zip(columns, sums, strict=True))) for key, *sums in groups}
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# The page
+
+
+def fetch_flow(name: str) -> Flow:
+    """The flow of that name with its live version. Raises ``Http404``."""
+    columns = ("name", "title", "description", "is_archived", "live_version__number", "live_version__flow")
+    return get_object_or_404(Flow.objects.select_related("live_version").only(*columns), name=name)
+
+
+@require_safe
+@require_permission("runs.view_run")
+def show_version(request: HttpRequest, flow_name: str, number: int) -> HttpResponse:
+    """One version of a flow: what it does, what it changed, and its figures of the last 12 months."""
+    flow = fetch_flow(flow_name)
+    versions = FlowVersion.objects.filter(flow=flow).defer("spec").order_by("number")
+    version = get_object_or_404(versions.select_related("created_by"), number=number)
+    before = versions.filter(number__lt=number).last()
+    specs = load_specs([version, before] if before else [version])
+    spec, old = specs[version.pk], specs[before.pk] if before else None
+    today = timezone.now().astimezone(UTC).date()
+    # Simulated runs count only where there are no others.
+    for is_simulated in (False, True):
+        sums = fetch_version_sums(flow, today, is_simulated=is_simulated, version=version).get(version.pk)
+        if sums:
+            break
+    cells = list_cells(OF_VERSION, sums or RunSums(), is_simulated=is_simulated)
+    context = {
+        "flow": flow,
+        "version": version,
+        "before": before,
+        "after": versions.filter(number__gt=number).first(),
+        "definition": build_definition(spec) if spec else None,
+        "is_comparable": spec and old,
+        "changes": compare_specs(old, spec) if spec and old else (),
+        "figures": [(column.title, cell) for column, cell in zip(OF_VERSION, cells, strict=True)],
+        "runs_url": link_runs(flow=flow.name, version=number),
+        "compare_url": link_comparison(flow, before, version, request.user),
+    }
+    return render(request, "runs/flow_version.html", context)
+
+
+@require_safe
+@require_permission("runs.view_run")
+def show_version_document(request: HttpRequest, flow_name: str, number: int) -> JsonResponse:
+    """The definition of one version as JSON."""
+    version = get_object_or_404(FlowVersion.objects.only("spec"), flow__name=flow_name, number=number)
+    return JsonResponse(version.spec, json_dumps_params={"indent": 2, "ensure_ascii": False})
+
+
+urls = [
+    path("flows/<slug:flow_name>/versions/<number:number>/", show_version, name="version"),
+    path("flows/<slug:flow_name>/versions/<number:number>.json", show_version_document, name="version-document"),
+]
