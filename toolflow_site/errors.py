@@ -9,7 +9,6 @@ from http import HTTPStatus
 from django.conf import settings
 from django.core.exceptions import (
     DisallowedHost,
-    PermissionDenied,
     RequestDataTooBig,
     TooManyFieldsSent,
     TooManyFilesSent,
@@ -17,12 +16,17 @@ from django.core.exceptions import (
 from django.db import DatabaseError, InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
-from django.views.defaults import bad_request, page_not_found, permission_denied, server_error
 
 from runs.management.storage_problems import find_remedy
 
 _ADMIN_ACTIONS = {"add": "add", "delete": "delete", "password_change": "change"}
 """What the admin's own views need; all others need to view, and to change what they were sent."""
+
+
+def build_error_page(status: HTTPStatus, text: str = "", *, is_of_form: bool = False) -> HttpResponse:
+    """The page for a status, with ``text`` for what happened. It needs no user, no request and no database."""
+    context = {"status": status.value, "title": status.phrase, "text": text, "is_of_form": is_of_form}
+    return render(None, "error_page.html", context, status=status)
 
 
 def show_bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
@@ -44,9 +48,7 @@ def show_bad_request(request: HttpRequest, exception: Exception) -> HttpResponse
             )
     if _is_of_api(request):
         return build_problem(status, problem)
-    if status == HTTPStatus.BAD_REQUEST:
-        return bad_request(request, exception)
-    return render(None, "413.html", {"problem": problem}, status=status)
+    return build_error_page(status, problem if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE else "")
 
 
 def _is_of_api(request: HttpRequest) -> bool:
@@ -69,7 +71,7 @@ def show_missing(request: HttpRequest, exception: Exception) -> HttpResponse:
     """The page for an address that leads nowhere; for scripts a problem document."""
     if _is_of_api(request):
         return build_problem(HTTPStatus.NOT_FOUND, "Not found: nothing exists at this address.")
-    return page_not_found(request, exception)
+    return build_error_page(HTTPStatus.NOT_FOUND)
 
 
 def show_fault(request: HttpRequest) -> HttpResponse:
@@ -78,7 +80,7 @@ def show_fault(request: HttpRequest) -> HttpResponse:
     Endpoints answer for themselves: this is for what fails around them.
     """
     if not _is_of_api(request):
-        return server_error(request)
+        return build_error_page(HTTPStatus.INTERNAL_SERVER_ERROR)
     if isinstance(sys.exception(), OperationalError | InterfaceError):
         sentence = "The database is not available. Try again soon."
         return build_problem(HTTPStatus.SERVICE_UNAVAILABLE, sentence)
@@ -89,9 +91,12 @@ def show_refusal(request: HttpRequest, exception: Exception) -> HttpResponse:
     """The page for what the user may not do; it names the missing permission."""
     if _is_of_api(request):
         return build_problem(HTTPStatus.FORBIDDEN, str(exception) or "You may not do that.")
-    if not exception.args and (sentence := _explain(request)):
-        exception = PermissionDenied(sentence)
-    return permission_denied(request, exception)
+    return build_error_page(HTTPStatus.FORBIDDEN, str(exception) or _explain(request))
+
+
+def show_expired_form(request: HttpRequest, reason: str = "") -> HttpResponse:
+    """The page for a form without a valid token against forgery."""
+    return build_error_page(HTTPStatus.FORBIDDEN, is_of_form=True)
 
 
 def _explain(request: HttpRequest) -> str:

@@ -18,7 +18,6 @@ from django.core.exceptions import BadRequest
 from django.core.handlers.exception import convert_exception_to_response
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.http.response import HttpResponseBase
-from django.template.loader import render_to_string
 from django.utils import timezone
 from django.utils.functional import SimpleLazyObject
 from whitenoise.middleware import WhiteNoiseMiddleware
@@ -29,7 +28,7 @@ from runs.observability import find_web_meter
 from runs.observability.log_events import log_event
 from runs.request_id import HEADER, META_KEY, choose_request_id, current_request
 from runs.tracing import trace_request
-from toolflow_site.errors import build_problem
+from toolflow_site.errors import build_error_page, build_problem
 from toolflow_site.sign_in import OLD_PASSWORD_FORMS, check_old_password
 
 GetResponse = Callable[[HttpRequest], HttpResponseBase]
@@ -204,9 +203,10 @@ class PageMiddleware:
             response = self._get_response(request)
         if isinstance(response, HttpResponseNotAllowed) and not response.content:
             # Django knows no handler for them.
-            is_sent = request.method not in ("GET", "HEAD")
-            response.headers["Content-Type"] = "text/html; charset=utf-8"
-            response.content = render_to_string("405.html", {"is_sent": is_sent}).encode()
+            is_of_form = request.method not in ("GET", "HEAD")
+            page = build_error_page(HTTPStatus.METHOD_NOT_ALLOWED, is_of_form=is_of_form)
+            response.headers["Content-Type"] = page.headers["Content-Type"]
+            response.content = page.content
         return response
 
     def process_view(self, request: HttpRequest, view: object, args: object, kwargs: object) -> HttpResponse | None:

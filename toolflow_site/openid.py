@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from http import HTTPStatus
 from threading import BoundedSemaphore
 from typing import Any
 
@@ -24,7 +25,6 @@ from django.core.cache import caches
 from django.core.exceptions import SuspiciousOperation
 from django.db import IntegrityError, transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.shortcuts import render
 from django.urls import reverse
 from django.utils.encoding import iri_to_uri
 from mozilla_django_oidc.auth import OIDCAuthenticationBackend
@@ -34,6 +34,7 @@ from runs.audit_log.sign_ins import end_sessions
 from runs.models.browser_session import ANONYMOUS_AGE
 from runs.request_slots import release_slot
 from runs.signing_in import AccountBackend
+from toolflow_site.errors import build_error_page
 from toolflow_site.openid_accounts import InNoGroupError, NotLetInError, let_in, put_into_groups
 
 MAX_ASKING = 8
@@ -214,7 +215,7 @@ class BeginView(OIDCAuthenticationRequestView):  # type: ignore[misc]  # the pac
         try:
             self.OIDC_OP_AUTH_ENDPOINT = find_endpoint("authorization_endpoint")
         except ProviderBusyError:
-            return _show_busy(request)
+            return _show_busy()
         except (requests.RequestException, ValueError) as error:
             logger.warning("%s can't be asked: %s.", settings.TOOLFLOW_OIDC_ISSUER, type(error).__name__)
             messages.error(request, f"{settings.TOOLFLOW_OIDC_NAME} is not responding. Try again soon.")
@@ -241,7 +242,7 @@ class ReturnView(OIDCAuthenticationCallbackView):  # type: ignore[misc]  # the p
             # The state is not one that this browser was given.
             return self.login_failure()
         except ProviderBusyError:
-            return _show_busy(request)
+            return _show_busy()
         return answer
 
     def login_failure(self) -> HttpResponse:
@@ -253,7 +254,7 @@ class ReturnView(OIDCAuthenticationCallbackView):  # type: ignore[misc]  # the p
         return HttpResponseRedirect(reverse("login"))
 
 
-def _show_busy(request: HttpRequest) -> HttpResponse:
-    response = render(request, "registration/provider_busy.html", {"name": settings.TOOLFLOW_OIDC_NAME}, status=503)
+def _show_busy() -> HttpResponse:
+    response = build_error_page(HTTPStatus.SERVICE_UNAVAILABLE, f"{settings.TOOLFLOW_OIDC_NAME} is slow to answer.")
     response.headers["Retry-After"] = str(BUSY_RETRY_AFTER)
     return response

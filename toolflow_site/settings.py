@@ -289,6 +289,7 @@ DATA_UPLOAD_MAX_NUMBER_FIELDS = 10_000
 
 # Security
 
+CSRF_FAILURE_VIEW = "toolflow_site.errors.show_expired_form"
 CSRF_TRUSTED_ORIGINS = environment.read_list(
     "TOOLFLOW_CSRF_TRUSTED_ORIGINS",
     validate=re.compile(r"https?://[^/?#]+").fullmatch,

@@ -25,11 +25,13 @@ from django.contrib.auth.views import LoginView
 from django.db import transaction
 from django.db.models import QuerySet, Sum
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
-from django.shortcuts import render
+from django.urls import reverse
 from django.utils.crypto import salted_hmac
 
 from runs.audit_log.actor import find_address, find_place
 from runs.audit_log.events import AuditAction, log_audit_event
+from runs.formatting import format_plural
+from runs.pages.access import refuse
 from runs.request_slots import release_slot
 
 SCALE = (1, 10, 20)
@@ -158,8 +160,17 @@ def show_lockout(
 
 
 def _refuse(request: HttpRequest, *, minutes: int, is_by_provider: bool = False) -> HttpResponse:
-    context = {"minutes": minutes, "is_by_provider": is_by_provider}
-    response = render(request, "registration/locked_out.html", context, status=429)
+    what = "The user name or password was wrong too often."
+    back, back_url = "Back to sign-in", reverse("login")
+    if request.user.is_authenticated:
+        what = "The old password was wrong too often."
+        back, back_url = "Back to your account", reverse("runs:account")
+    if is_by_provider:
+        what = "Sign-in failed too often from your IP address."
+    reason = f"{what} Try again in {format_plural(minutes, 'minute')}."
+    if not is_by_provider:
+        reason += " Until then, every password is refused. An administrator can set a new one."
+    response = refuse(request, "Too many failed sign-ins", reason=reason, back=back, back_url=back_url, status=429)
     response.headers["Retry-After"] = str(minutes * 60)
     return response
 

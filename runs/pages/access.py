@@ -1,16 +1,18 @@
-"""Who may open which page."""
+"""Who may open which page, and the pages that ask first or say what was not done."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Concatenate, ParamSpec
 from urllib.parse import urlsplit
 
 from django.contrib import messages
+from django.contrib.auth.models import User
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import render
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
@@ -45,7 +47,7 @@ def require_permission(permission: str) -> Callable[[_View[_Arguments]], _View[_
         def guarded(request: HttpRequest, /, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> HttpResponseBase:
             if not request.user.is_authenticated:
                 return _ask_to_sign_in(request)
-            if not request.user.has_perm(permission):
+            if permission and not request.user.has_perm(permission):
                 raise PermissionDenied(f"You may not {_WHAT[permission]}: your account lacks “{permission}”.")
             return view(request, *args, **kwargs)
 
@@ -55,16 +57,43 @@ def require_permission(permission: str) -> Callable[[_View[_Arguments]], _View[_
 
 
 def require_sign_in(view: _View[_Arguments]) -> _View[_Arguments]:
-    """Let in whoever is signed in; strangers get the sign-in page, as with ``require_permission``."""
+    """Let in all who are signed in; strangers get the sign-in page, as with ``require_permission``."""
+    return require_permission("")(view)
 
-    @never_cache
-    @wraps(view)
-    def guarded(request: HttpRequest, /, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> HttpResponseBase:
-        if not request.user.is_authenticated:
-            return _ask_to_sign_in(request)
-        return view(request, *args, **kwargs)
 
-    return guarded
+def get_user(request: HttpRequest) -> User:
+    """The signed-in user of a page that needs one."""
+    assert isinstance(request.user, User), "Anonymous requests are not let in."
+    return request.user
+
+
+def refuse(
+    request: HttpRequest,
+    heading: str,
+    *,
+    reason: str = "",
+    problems: Sequence[str] = (),
+    back: str = "Back",
+    back_url: str = "",
+    status: int = 400,
+) -> HttpResponse:
+    """The page that says what was not done and why; it leads back to ``back_url``, the list of runs if not given."""
+    context = {
+        "heading": heading,
+        "reason": reason,
+        "problems": problems,
+        "back": back,
+        "back_url": back_url or reverse("runs:list"),
+    }
+    return render(request, "runs/refused.html", context, status=status)
+
+
+def confirm(
+    request: HttpRequest, action: str, subject: str, *, text: str, icon: str, back: str, back_url: str
+) -> HttpResponse:
+    """The page that asks whether ``action`` should be done to ``subject``; its form is sent to this address."""
+    context = {"action": action, "subject": subject, "text": text, "action_icon": icon}
+    return render(request, "runs/confirm.html", {**context, "back": back, "back_url": back_url})
 
 
 def _ask_to_sign_in(request: HttpRequest) -> HttpResponse:

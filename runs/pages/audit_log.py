@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from typing import Any
 from urllib.parse import urlencode
@@ -12,7 +11,7 @@ from django import forms
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import render
-from django.urls import URLPattern, path, reverse
+from django.urls import path, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
@@ -20,11 +19,12 @@ from runs.audit_log.entries import KINDS, EntryFilters, fetch_entries, iterate_e
 from runs.audit_log.events import AuditAction, log_audit_event
 from runs.exports.formats import format_json_cell, format_rows, format_text_cell, format_time_cell
 from runs.exports.streaming import TooManyFilesError, require_free_slot, send_file
+from runs.formatting import format_count
 from runs.history.json_lines import show_invisible
 from runs.models import AuditEntry
-from runs.pages.access import require_permission
+from runs.pages.access import refuse, require_permission
 from runs.pages.addresses import paginate
-from runs.pages.exporting import refuse_export, refuse_for_now
+from runs.pages.exporting import NOT_EXPORTED, WRONG_ROWS, refuse_for_now
 from runs.paging import MAX_NUMBER, Found, Position
 
 READ_AUDIT_LOG = "runs.view_trailentry"
@@ -45,26 +45,29 @@ _LINKS: Mapping[str, str] = {
     "webhookendpoint": "admin:runs_webhookendpoint_change",
     "ratelimit": "admin:runs_ratelimit_change",
 }
+_ACTIONS: Mapping[str, str] = dict(AuditAction.choices)
 _HEAD = (
     "at", "actor", "token", "address", "action", "object_kind", "object_id", "object", "details", "request_id",
 )  # fmt: skip
+
+
+_DAYS = [MinValueValidator(date(1970, 1, 1)), MaxValueValidator(date(2199, 12, 31))]
 
 
 class FilterForm(forms.Form):
     """What the address asks for. Days are those of the active time zone, both included."""
 
     actor = forms.CharField(max_length=150, required=False)
-    action = forms.ChoiceField(choices=[("", ""), *AuditAction.choices], required=False)
-    kind = forms.ChoiceField(choices=[("", ""), *KINDS.items()], required=False)
+    action = forms.ChoiceField(choices=[("", "All"), *AuditAction.choices], required=False)
+    kind = forms.ChoiceField(choices=[("", "All"), *KINDS.items()], required=False)
     id = forms.CharField(max_length=64, required=False)
     before = forms.IntegerField(min_value=1, max_value=MAX_NUMBER, required=False)
     after = forms.IntegerField(min_value=1, max_value=MAX_NUMBER, required=False)
 
     def __init__(self, data: Mapping[str, str]) -> None:
         super().__init__(data)
-        bounds = [MinValueValidator(date(1970, 1, 1)), MaxValueValidator(date(2199, 12, 31))]
         for name in ("from", "to"):
-            self.fields[name] = forms.DateField(input_formats=["%Y-%m-%d"], required=False, validators=bounds)
+            self.fields[name] = forms.DateField(input_formats=["%Y-%m-%d"], required=False, validators=_DAYS)
         self.is_valid()
 
     def list_problems(self) -> list[str]:
@@ -97,19 +100,6 @@ def _begin(day: date | None, *, days: int = 0) -> datetime | None:
     return None if day is None else timezone.make_aware(datetime.combine(day + timedelta(days=days), time.min))
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One entry as the list shows it."""
-
-    entry: AuditEntry
-    actor: str
-    action: str
-    kind: str
-    url: str
-    """The page of what it is about; empty for what is gone."""
-    details: tuple[tuple[str, str], ...]
-
-
 @require_safe
 @require_permission(READ_AUDIT_LOG)
 def show_audit_log(request: HttpRequest) -> HttpResponse:
@@ -118,23 +108,16 @@ def show_audit_log(request: HttpRequest) -> HttpResponse:
     before, after = form.cleaned_data.get("before"), form.cleaned_data.get("after")
     found = fetch_entries(form.to_filters(), limit=PAGE_SIZE + 1, before=before, after=after)
     entries = {entry.pk: entry for entry in found}
-    keys, turns = paginate(
-        Found([Position("", key) for key in entries]),
-        page_size=PAGE_SIZE,
-        before=before,
-        after=after,
-        build_url=form.build_url,
-    )
-    values = form.list_values()
+    positions = Found([Position("", key) for key in entries])
+    keys, turns = paginate(positions, page_size=PAGE_SIZE, before=before, after=after, build_url=form.build_url)
     context = {
-        "values": values,
+        "form": form,
+        "values": form.list_values(),
         "problems": form.list_problems(),
         "page": turns,
-        "rows": [_build_row(entries[key]) for key in keys],
-        "actions": AuditAction.choices,
-        "kinds": KINDS.items(),
+        "rows": [_describe(entries[key]) for key in keys],
         "export_url": form.build_url("runs:trail-export"),
-        "max_exported": f"{MAX_EXPORTED:,}",
+        "max_exported": format_count(MAX_EXPORTED),
     }
     return render(request, "runs/audit_log.html", context)
 
@@ -145,7 +128,7 @@ def export_audit_log(request: HttpRequest) -> HttpResponseBase:
     """The entries that match as CSV. A filter that is not valid is refused: a file looks right whatever it holds."""
     form = FilterForm(request.GET)
     if problems := form.list_problems():
-        return refuse_export(request, problems)
+        return refuse(request, NOT_EXPORTED, reason=WRONG_ROWS, problems=problems, back_url=form.build_url())
     name, content_type = f"toolflow-trail-{timezone.localdate().isoformat()}.csv", "text/csv; charset=utf-8"
     try:
         if request.method != "HEAD":
@@ -175,20 +158,18 @@ def _list_cells(entry: AuditEntry) -> list[Any]:
     ]
 
 
-def _build_row(entry: AuditEntry) -> Row:
+def _describe(entry: AuditEntry) -> Mapping[str, Any]:
+    """An entry as the list shows it, with the page of what it is about, unless that is gone."""
     is_there = entry.object_kind in _LINKS and entry.object_id.isdigit() and not entry.action.endswith("_deleted")
-    return Row(
-        entry,
+    return {
+        "entry": entry,
         # A request without a user is an anonymous one.
-        entry.actor_name or ("Anonymous" if entry.address else "Command line"),
-        str(dict(AuditAction.choices).get(entry.action, entry.action)),
-        KINDS.get(entry.object_kind, ""),
-        reverse(_LINKS[entry.object_kind], args=[entry.object_id]) if is_there else "",
-        tuple(
-            (show_invisible(name.replace("_", " ")), show_invisible(_format(value)))
-            for name, value in entry.details.items()
-        ),
-    )
+        "actor": entry.actor_name or ("Anonymous" if entry.address else "Command line"),
+        "action": _ACTIONS.get(entry.action, entry.action),
+        "kind": KINDS.get(entry.object_kind, ""),
+        "url": reverse(_LINKS[entry.object_kind], args=[entry.object_id]) if is_there else "",
+        "details": [(show_invisible(name.replace("_", " ")), _format(value)) for name, value in entry.details.items()],
+    }
 
 
 def _format(value: Any) -> str:
@@ -203,7 +184,7 @@ def _format(value: Any) -> str:
     return str(value)
 
 
-urls: list[URLPattern] = [
+urls = [
     path("trail/", show_audit_log, name="trail"),
     path("trail/export.csv", export_audit_log, name="trail-export"),
 ]

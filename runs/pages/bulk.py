@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID, uuid4
 
 from django.db import transaction
@@ -24,14 +23,14 @@ from runs.bulk_actions.requests import (
     preview_matching,
     request_bulk_action,
 )
+from runs.filter_fields import parse_run_number
 from runs.filters import RunFilters, fetch_newest_run_number
 from runs.formatting import format_cost, format_count, format_plural
 from runs.models import BulkAction, BulkKind, Worker, WorkState
-from runs.pages.access import require_permission
+from runs.pages.access import refuse, require_permission
 from runs.pages.addresses import read_exact_filters
 from runs.pages.badges import STATES, Badge
 from runs.pages.input_form import FormProblem
-from runs.paging import MAX_NUMBER
 
 MAX_LISTED = 50
 """Actions that the list of them shows."""
@@ -52,12 +51,12 @@ class Choice:
 
     is_all: bool
     """Whether all runs that match are meant."""
-    run_ids: tuple[int, ...]
+    run_ids: Sequence[int]
     filters: RunFilters
     """Those of the list, also where runs were selected one by one: the way back leads there."""
     newest: int
     """Runs that begin later are not meant."""
-    problems: tuple[str, ...]
+    problems: Sequence[str]
 
     @property
     def query(self) -> str:
@@ -81,7 +80,7 @@ def parse_choice(data: QueryDict) -> Choice:
     """The selection in the form of the list, or in the one that asks to confirm it."""
     filters, problems = read_exact_filters(QueryDict(data.get("filters", "")))
     is_all = data.get("scope") == "all"
-    numbers = {text: _parse_number(text) for text in ([] if is_all else data.getlist("run"))}
+    numbers = {text: parse_run_number(text) for text in ([] if is_all else data.getlist("run"))}
     if not is_all:
         # The filters decide nothing here.
         problems = tuple(f"“{text[:40]}” is not a run number." for text, number in numbers.items() if number is None)
@@ -89,10 +88,10 @@ def parse_choice(data: QueryDict) -> Choice:
             problems = ("No runs are selected. Select runs in the list first.",)
         elif len(numbers) > MAX_CHOSEN:
             problems = (f"Select at most {format_count(MAX_CHOSEN)} runs one by one; for more, filter the list.",)
-    newest = _parse_number(data.get("newest", ""))
+    newest = parse_run_number(data.get("newest", ""))
     return Choice(
         is_all=is_all,
-        run_ids=tuple(dict.fromkeys(number for number in numbers.values() if number is not None)),
+        run_ids=sorted({number for number in numbers.values() if number is not None}, reverse=True),
         filters=filters,
         newest=fetch_newest_run_number() if newest is None else newest,
         problems=problems[:MAX_PROBLEMS],
@@ -117,19 +116,19 @@ def run_again(request: HttpRequest) -> HttpResponse:
 
 def _confirm(request: HttpRequest, kind: BulkKind) -> HttpResponse:
     choice = parse_choice(request.POST if request.method == "POST" else request.GET)
-    if choice.problems:
-        return _refuse(request, choice, choice.problems)
-    if request.method != "POST":
+    problems = choice.problems
+    if not problems and request.method != "POST":
         return _ask(request, kind, choice)
     try:
         token = UUID(hex=request.POST.get("token", ""))
     except ValueError:
-        return _refuse(request, choice, ("The form is incomplete. Start again from the list.",))
-    most = None
-    run_ids: list[int] = sorted(choice.run_ids, reverse=True)
+        problems = problems or ("The form is incomplete. Start again from the list.",)
+    if problems:
+        return refuse(request, "Nothing was done", problems=problems, back_url=choice.back_url)
+    most, run_ids = None, choice.run_ids
     if choice.is_all:
         if kind == BulkKind.RUN_AGAIN:
-            most = _parse_number(request.POST.get("most", "").strip())
+            most = parse_run_number(request.POST.get("most", "").strip())
             if most is None or not 1 <= most <= MAX_STARTED:
                 return _ask(request, kind, choice, problem=f"Enter a number from 1 to {MAX_STARTED:,}.")
         run_ids = fetch_matching(kind, choice.filters, newest=choice.newest, most=most)
@@ -161,16 +160,12 @@ def _ask(request: HttpRequest, kind: BulkKind, choice: Choice, *, problem: str =
         "token": request.POST.get("token") or uuid4().hex,
         "uses_live_version": request.POST.get("version") == "live",
         "most": request.POST.get("most", preview.count if preview.is_exact else MAX_COUNTED),
-        "max_started": MAX_STARTED,
         "problems": [FormProblem("most", "Limit", problem)] if problem else [],
+        "limit_problems": [problem] if problem else [],
+        "limit_help": f"Up to {format_count(MAX_STARTED)}",
         "is_simulated": is_simulated(),
     }
     return render(request, "runs/bulk_confirm.html", context, status=422 if problem else 200)
-
-
-def _refuse(request: HttpRequest, choice: Choice, problems: tuple[str, ...]) -> HttpResponse:
-    context = {"heading": "Nothing was done", "problems": problems, "back_url": choice.back_url}
-    return render(request, "runs/refused.html", context, status=400)
 
 
 @require_safe
@@ -186,7 +181,7 @@ def show_bulk_actions(request: HttpRequest) -> HttpResponse:
 @require_permission("runs.view_run")
 def show_bulk_action(request: HttpRequest, action_id: int) -> HttpResponse:
     """One bulk action; the page keeps itself up to date until it has ended."""
-    return render(request, "runs/bulk_page.html", _build_progress(_load_action(action_id)))
+    return _render_action(request, "runs/bulk_page.html", _load_action(action_id), shows_notes=True)
 
 
 @require_safe
@@ -198,8 +193,7 @@ def show_bulk_changes(request: HttpRequest, action_id: int) -> HttpResponse:
         return HttpResponse(status=204)
     # What is being read stays in place while it is the same.
     shows_notes = request.GET.get("left_out") != str(action.left_out)
-    context = {**_build_progress(action), "is_update": True, "shows_notes": shows_notes}
-    return render(request, "runs/bulk_progress.html", context)
+    return _render_action(request, "runs/bulk_progress.html", action, is_update=True, shows_notes=shows_notes)
 
 
 @require_POST
@@ -218,8 +212,8 @@ def _load_action(action_id: int) -> BulkAction:
     return get_object_or_404(BulkAction.objects.select_related("asked_by").defer("run_ids"), pk=action_id)
 
 
-def _build_progress(action: BulkAction) -> dict[str, Any]:
-    return {
+def _render_action(request: HttpRequest, template: str, action: BulkAction, **more: bool) -> HttpResponse:
+    context = {
         "action": action,
         "title": _format_title(action),
         "badge": BADGES[action.state],
@@ -227,6 +221,7 @@ def _build_progress(action: BulkAction) -> dict[str, Any]:
         "notes_left": action.left_out - len(action.notes),
         "is_unattended": action.is_unfinished and not Worker.objects.alive().exists(),
     }
+    return render(request, template, {**context, **more})
 
 
 def _format_title(action: BulkAction) -> str:
@@ -235,11 +230,6 @@ def _format_title(action: BulkAction) -> str:
     if action.is_chosen:
         return f"{verb} {format_plural(action.run_count, 'selected run')}"
     return f"{verb} all matching runs" if action.query else f"{verb} all runs"
-
-
-def _parse_number(text: str) -> int | None:
-    is_number = text.isascii() and text.isdigit() and len(text) < 20
-    return int(text) if is_number and int(text) < MAX_NUMBER else None
 
 
 urls = [

@@ -33,11 +33,10 @@ class Guide(NamedTuple):
 
 
 class GuideLink(NamedTuple):
+    section: str
     name: str
     title: str
     url: str
-    section: str
-    """Set on the first guide of a section."""
 
 
 @require_safe
@@ -63,20 +62,13 @@ def show_guide_image(request: HttpRequest, name: str) -> HttpResponse:
 
 def list_guides() -> Sequence[GuideLink]:
     """All guides in the order of the index, with their sections."""
-    source = settings.GUIDES_DIR / f"{_INDEX}.md"
-    return _list_guides(source, source.stat().st_mtime_ns, reverse("runs:guides")) if source.is_file() else ()
-
-
-@lru_cache(maxsize=8)
-def _list_guides(source: Path, _changed: int, base_url: str) -> Sequence[GuideLink]:
+    source, base_url = settings.GUIDES_DIR / f"{_INDEX}.md", reverse("runs:guides")
     guides, section = [], ""
-    for row in _GUIDE_ROW.finditer(source.read_text(encoding="utf-8")):
-        if row["section"]:
-            section = row["section"]
-        else:
-            guides.append(GuideLink(row["name"], row["title"], f"{base_url}{row['name']}/", section))
-            section = ""
-    return tuple(guides)
+    for row in _GUIDE_ROW.finditer(source.read_text(encoding="utf-8") if source.is_file() else ""):
+        section = row["section"] or section
+        if row["name"]:
+            guides.append(GuideLink(section, row["name"], row["title"], f"{base_url}{row['name']}/"))
+    return guides
 
 
 @lru_cache(maxsize=64)
@@ -114,20 +106,17 @@ def _build_anchor(words: str, counts: dict[str, int]) -> str:
 
 def _adapt_links(parts: Sequence[Token], folder: Path, base_url: str) -> list[Token]:
     """Links to other guides and pictures lead to their pages; those to other files of the repository become text."""
-    kept, opened = [], list[bool]()
+    kept, is_inside = [], False
     for part in parts:
         if part.type == "link_open":
             url = _build_url(str(part.attrGet("href") or ""), folder, base_url)
-            opened.append(bool(url))
-            if not url:
-                continue
             part.attrSet("href", url)
-        elif part.type == "link_close" and not opened.pop():
-            continue
+            is_inside = bool(url)
         elif part.type == "image":
             part.attrSet("src", _build_url(str(part.attrGet("src") or ""), folder, base_url))
             part.attrSet("loading", "lazy")
-        kept.append(part)
+        if is_inside or part.type not in ("link_open", "link_close"):
+            kept.append(part)
     return kept
 
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from flows.engine.errors import Problem
-from flows.engine.json_values import dump_json, format_pointer, parse_json
+from flows.engine.json_values import dump_json, follow_ref, format_pointer, parse_json
+from runs.filter_fields import shorten
 
 MAX_DEPTH = 3
 """Objects nested deeper than this become a JSON field."""
@@ -34,50 +35,57 @@ class FormProblem(NamedTuple):
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class InputField:
-    """One field.
+@dataclass
+class FormField:
+    """A field as ``runs/input_field.html`` shows it, with what stands in it and what is wrong with that.
 
     ``kind`` says what it takes: ``text``, ``long`` (text), ``number``, ``choice``, ``check``, ``lines`` (an array of
-    simple values, one a line), ``json``, or ``group`` with ``children``. ``scalar`` is the JSON type of what a number
-    field or each line holds; ``choices`` are pairs of a value as JSON and its label.
+    simple values, one a line), ``json``, or ``group`` with ``children``. ``choices`` are pairs of a value and a label.
     """
 
-    pointer: str
-    key: str
+    name: str
     kind: str
     label: str
-    help: str
-    is_required: bool
-    is_nullable: bool
+    help: str = ""
+    is_required: bool = False
+    choices: Sequence[tuple[str, str]] = ()
+    placeholder: str = ""
+    id: str = ""
+    text: str = ""
+    problems: Sequence[str] = ()
+
+
+@dataclass
+class InputField(FormField):
+    """A field for a part of an input: what stands at ``pointer``, in its object under ``key``.
+
+    ``scalar`` is the JSON type of what a number field or each line holds; values of ``choices`` are JSON.
+    """
+
+    pointer: str = ""
+    key: str = ""
+    is_nullable: bool = False
     scalar: str = ""
-    choices: tuple[tuple[str, str], ...] = ()
-    children: tuple[InputField, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """Its name in the form: no clash with other names, whatever the keys are."""
-        return f"input{self.pointer}"
-
-    @property
-    def may_be_left_out(self) -> bool:
-        """Whether an empty field is no mistake."""
-        return not self.is_required or self.is_nullable
+    children: Sequence[InputField] = ()
 
 
-def build_fields(schema: Mapping[str, Any] | None) -> tuple[InputField, ...]:
+def build_fields(schema: Mapping[str, Any] | None) -> Sequence[InputField]:
     """The fields of an input schema; none if it describes no object with known properties, or too many."""
     if schema is None:
         return ()
     fields = _build_properties(schema, _resolve(schema, schema)[0], (), 0)
-    return fields if 0 < sum(1 for _ in walk_fields(fields)) <= MAX_FIELDS else ()
+    for number, one in enumerate(walk_fields(fields)):
+        if number == MAX_FIELDS:
+            return ()
+        one.id = f"field-{number}"
+    return fields
 
 
 def walk_fields(fields: Iterable[InputField]) -> Iterator[InputField]:
     """All fields, groups before what is in them."""
-    for field in fields:
-        yield field
-        yield from walk_fields(field.children)
+    for one in fields:
+        yield one
+        yield from walk_fields(one.children)
 
 
 def default_input(schema: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -103,38 +111,31 @@ def _resolve(root: Mapping[str, Any], schema: Mapping[str, Any]) -> tuple[Mappin
     for _ in range(8):
         options = schema.get("anyOf")
         if isinstance(schema.get("$ref"), str):
-            target, hidden = _follow(root, schema["$ref"]), "$ref"
+            target, hidden = follow_ref(dict(root), schema["$ref"]), "$ref"
         elif isinstance(options, list) and len(options) == 2 and {"type": "null"} in options:
             target, hidden = next((option for option in options if option != {"type": "null"}), {}), "anyOf"
             is_nullable = True
         else:
             break
-        schema = {**target, **{key: value for key, value in schema.items() if key != hidden}}
+        more = target if isinstance(target, Mapping) else {}
+        schema = {**more, **{key: value for key, value in schema.items() if key != hidden}}
     kind = schema.get("type")
     if isinstance(kind, list) and len(kind) == 2 and "null" in kind:
         return {**schema, "type": next(name for name in kind if name != "null")}, True
     return schema, is_nullable
 
 
-def _follow(root: Mapping[str, Any], reference: str) -> Mapping[str, Any]:
-    target: Any = root
-    for part in reference.removeprefix("#").split("/")[1:]:
-        part = part.replace("~1", "/").replace("~0", "~")
-        target = target.get(part) if isinstance(target, Mapping) else None
-    return target if isinstance(target, Mapping) else {}
-
-
 def _build_properties(
     root: Mapping[str, Any], schema: Mapping[str, Any], path: tuple[str, ...], depth: int
-) -> tuple[InputField, ...]:
+) -> Sequence[InputField]:
     properties = schema.get("properties")
     if schema.get("type", "object") != "object" or not isinstance(properties, Mapping):
         return ()
     required = schema.get("required", ())
-    return tuple(
+    return [
         _build_field(root, part if isinstance(part, Mapping) else {}, (*path, key), key in required, depth)
         for key, part in properties.items()
-    )
+    ]
 
 
 def _build_field(
@@ -142,24 +143,26 @@ def _build_field(
 ) -> InputField:
     schema, is_nullable = _resolve(root, schema)
     kind, scalar = _choose_kind(root, schema, is_required and not is_nullable)
-    children: tuple[InputField, ...] = ()
+    children: Sequence[InputField] = ()
     if kind == "group":
         # Only an object that must be there is a group: fields can't show whether an optional one is wanted.
         if depth < MAX_DEPTH and not is_nullable:
             children = _build_properties(root, schema, path, depth + 1)
         kind = "group" if children else "json"
-    title = schema.get("title")
+    pointer, title = format_pointer(path), schema.get("title")
     label = title if isinstance(title, str) and title else path[-1].replace("_", " ").strip().capitalize()
     return InputField(
-        pointer=format_pointer(path),
-        key=path[-1],
+        # No clash with other names of the form, whatever the keys are.
+        name=f"input{pointer}",
         kind=kind,
         label=label or "(no name)",
         help=_describe(schema, kind),
         is_required=is_required,
+        choices=_list_choices(schema) if kind == "choice" else (),
+        pointer=pointer,
+        key=path[-1],
         is_nullable=is_nullable,
         scalar=scalar,
-        choices=_list_choices(schema) if kind == "choice" else (),
         children=children,
     )
 
@@ -185,11 +188,12 @@ def _choose_kind(root: Mapping[str, Any], schema: Mapping[str, Any], is_certain:
     return ("group" if kind == "object" and schema.get("properties") else "json"), ""
 
 
-def _list_choices(schema: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+def _list_choices(schema: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
     values = [schema["const"]] if "const" in schema else schema.get("enum", [True, False])
     words = {"true": "Yes", "false": "No", "null": "None"}
     texts = [(dump_json(value), value) for value in values]
-    return tuple((text, value if isinstance(value, str) else words.get(text, text)) for text, value in texts)
+    labels = [(text, value if isinstance(value, str) else words.get(text, text)) for text, value in texts]
+    return [("", "—"), *labels]
 
 
 def _describe(schema: Mapping[str, Any], kind: str) -> str:
@@ -220,25 +224,25 @@ def _describe_bounds(least: Any, most: Any, unit: str) -> str:
 def format_texts(fields: Sequence[InputField], value: Any) -> dict[str, str]:
     """What stands in the fields for ``value``. Parts that no field can hold are left out: see ``can_show``."""
     texts: dict[str, str] = {}
-    for field in fields if isinstance(value, dict) else ():
-        if field.key not in value:
+    for one in fields if isinstance(value, dict) else ():
+        if one.key not in value:
             continue
-        item = value[field.key]
-        if field.kind == "group":
-            texts |= format_texts(field.children, item)
-        elif field.kind == "check":
-            texts |= {field.name: "on"} if item is True else {}
-        elif field.kind == "choice":
-            texts[field.name] = dump_json(item)
-        elif item is None and field.is_nullable:
-            texts[field.name] = ""
-        elif field.kind == "lines" and isinstance(item, list):
-            texts[field.name] = "\n".join(map(_format_scalar, item))
-        elif field.kind == "json":
-            texts[field.name] = dump_json(item, indent=2)
-        elif not (field.kind == "text" and isinstance(item, str) and "\n" in item):
+        item = value[one.key]
+        if one.kind == "group":
+            texts |= format_texts(one.children, item)
+        elif one.kind == "check":
+            texts |= {one.name: "on"} if item is True else {}
+        elif one.kind == "choice":
+            texts[one.name] = dump_json(item)
+        elif item is None and one.is_nullable:
+            texts[one.name] = ""
+        elif one.kind == "lines" and isinstance(item, list):
+            texts[one.name] = "\n".join(map(_format_scalar, item))
+        elif one.kind == "json":
+            texts[one.name] = dump_json(item, indent=2)
+        elif not (one.kind == "text" and isinstance(item, str) and "\n" in item):
             # A field of one line would drop line breaks silently.
-            texts[field.name] = _format_scalar(item)
+            texts[one.name] = _format_scalar(item)
     return texts
 
 
@@ -248,17 +252,13 @@ def _format_scalar(value: Any) -> str:
 
 def can_show(fields: Sequence[InputField], value: Any) -> bool:
     """Whether the fields hold ``value`` exactly: parsing their texts gives the same."""
-    again, problems = parse_texts(fields, format_texts(fields, value))
+    again, _ = parse_texts(fields, format_texts(fields, value))
     try:
-        is_same = _canonical(again) == _canonical(value)
+        # As JSON: True is not 1 there. Half a character, escaped in JSON, fits into no field.
+        first, second = (json.dumps(one, ensure_ascii=False, sort_keys=True).encode() for one in (value, again))
     except UnicodeEncodeError:
-        # Half a character, escaped in JSON, fits into no field.
         return False
-    return bool(fields) and not problems and is_same
-
-
-def _canonical(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, sort_keys=True).encode()
+    return bool(fields) and first == second
 
 
 def parse_texts(fields: Sequence[InputField], texts: Texts) -> tuple[dict[str, Any], list[Problem]]:
@@ -268,104 +268,78 @@ def parse_texts(fields: Sequence[InputField], texts: Texts) -> tuple[dict[str, A
     """
     value: dict[str, Any] = {}
     problems: list[Problem] = []
-    for field in fields:
-        text = texts.get(field.name, "").replace("\r\n", "\n")
+    for one in fields:
+        text = texts.get(one.name, "").replace("\r\n", "\n")
         inner: list[Problem] = []
-        if field.kind == "group":
-            item, inner = parse_texts(field.children, texts)
-            if item or field.is_required:
-                value[field.key] = item
-        elif field.kind == "check":
-            value[field.key] = field.name in texts
-        elif text.strip() or (text and field.scalar == "string" and field.kind != "lines"):
-            value[field.key], inner = _parse_field(field, text)
-        elif field.is_required and field.is_nullable:
-            value[field.key] = None
-        elif field.is_required and field.kind in ("text", "long", "lines"):
-            # An empty text fits the schema: see ``find_missing_texts``.
-            value[field.key] = [] if field.kind == "lines" else ""
-        elif field.is_required:
-            inner = [Problem(field.pointer, REQUIRED)]
+        must_be_given = one.is_required and not one.is_nullable
+        if one.kind == "group":
+            item, inner = parse_texts(one.children, texts)
+            if item or one.is_required:
+                value[one.key] = item
+        elif one.kind == "check":
+            value[one.key] = one.name in texts
+        elif text.strip() or (text and one.kind in ("text", "long") and not must_be_given):
+            value[one.key], inner = _parse_field(one, text)
+        elif one.is_required and not must_be_given:
+            value[one.key] = None
+        elif one.is_required and one.kind == "lines":
+            value[one.key] = []
+        elif one.is_required:
+            inner = [Problem(one.pointer, REQUIRED)]
+            if one.kind in ("text", "long"):
+                # It may fit the schema, and the JSON view takes it; left empty in a form it is a mistake.
+                value[one.key] = text
         problems += inner
     return value, problems
 
 
-def find_missing_texts(fields: Sequence[InputField], texts: Texts) -> list[Problem]:
-    """A problem for each text that must be given and was left empty: in a form that is a mistake."""
-    return [
-        Problem(field.pointer, REQUIRED)
-        for field in walk_fields(fields)
-        if field.kind in ("text", "long") and not field.may_be_left_out and not texts.get(field.name, "").strip()
-    ]
-
-
-def _parse_field(field: InputField, text: str) -> tuple[Any, list[Problem]]:
-    if field.kind == "lines":
-        found = [_parse_scalar(field.scalar, line) for line in text.split("\n") if line.strip()]
-        problems = [
-            Problem(f"{field.pointer}/{index}", f"Line {index + 1}: {sentence}")
-            for index, (_, sentence) in enumerate(found)
-            if sentence
-        ]
-        return [item for item, _ in found], problems
-    if field.kind in ("json", "choice"):
-        try:
+def _parse_field(one: InputField, text: str) -> tuple[Any, list[Problem]]:
+    try:
+        if one.kind in ("json", "choice"):
             return parse_json(text), []
+        if one.kind != "lines":
+            return _parse_scalar(one.scalar, text), []
+    except ValueError as error:
+        return text, [Problem(one.pointer, str(error))]
+    items: list[Any] = [line for line in text.split("\n") if line.strip()]
+    problems = []
+    for index, line in enumerate(items):
+        try:
+            items[index] = _parse_scalar(one.scalar, line)
         except ValueError as error:
-            return text, [Problem(field.pointer, str(error))]
-    item, sentence = _parse_scalar(field.scalar, text)
-    return item, [Problem(field.pointer, sentence)] if sentence else []
+            problems.append(Problem(f"{one.pointer}/{index}", f"Line {index + 1}: {error}"))
+    return items, problems
 
 
-def _parse_scalar(scalar: str, text: str) -> tuple[Any, str]:
-    """A text as a value of this JSON type; else the text itself and a sentence."""
+def _parse_scalar(scalar: str, text: str) -> Any:
+    """A text as a value of this JSON type. Raises ``ValueError`` with a sentence."""
     if scalar == "string":
-        return text, ""
+        return text
     try:
         value = parse_json(text.strip().removeprefix("+"))
     except ValueError:
         value = None
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return value, ""
-    shown = text.strip() if len(text) <= 40 else f"{text.strip()[:40]}…"
+        return value
     kind = "a whole number; write it like 12" if scalar == "integer" else "a number; write it like 1.5"
-    return text, f"“{shown}” is not {kind}."
+    raise ValueError(f"“{shorten(text.strip())}” is not {kind}.")
 
 
-@dataclass(frozen=True, slots=True)
-class BoundField:
-    """A field with what stands in it and what is wrong with that. ``id`` is for HTML."""
+def bind_fields(fields: Sequence[InputField], texts: Texts, problems: Iterable[Problem] = ()) -> Sequence[FormProblem]:
+    """Put texts and problems into their fields; a problem goes to the innermost field around its path.
 
-    field: InputField
-    id: str
-    text: str
-    problems: tuple[str, ...]
-    children: tuple[BoundField, ...]
-
-
-def bind_fields(
-    fields: Sequence[InputField], texts: Texts, problems: Iterable[Problem] = ()
-) -> tuple[tuple[BoundField, ...], tuple[FormProblem, ...]]:
-    """Put texts and problems at their fields; a problem goes to the innermost field around its path.
-
-    The second value lists the problems for the summary, in the order of the fields; those without a field come first.
+    Returns the problems for the summary, in the order of the fields; those without a field come first.
     """
-    ids = {field.pointer: f"field-{number}" for number, field in enumerate(walk_fields(fields))}
-    labels = {field.pointer: field.label for field in walk_fields(fields)}
+    by_pointer = {one.pointer: one for one in walk_fields(fields)}
     own: dict[str, list[Problem]] = {}
     for problem in problems:
         pointer = problem.path
-        while pointer and pointer not in ids:
+        while pointer and pointer not in by_pointer:
             pointer = pointer.rpartition("/")[0]
         own.setdefault(pointer, []).append(problem)
-
-    def bind(field: InputField) -> BoundField:
-        sentences = tuple(problem.message for problem in own.get(field.pointer, ()))
-        return BoundField(
-            field, ids[field.pointer], texts.get(field.name, ""), sentences, tuple(map(bind, field.children))
-        )
-
     summary = [FormProblem("", problem.path or "Input", problem.message) for problem in own.get("", ())]
-    for pointer, id in ids.items():
-        summary += [FormProblem(id, labels[pointer], problem.message) for problem in own.get(pointer, ())]
-    return tuple(map(bind, fields)), tuple(summary)
+    for pointer, one in by_pointer.items():
+        one.text = texts.get(one.name, "")
+        one.problems = [problem.message for problem in own.get(pointer, ())]
+        summary += [FormProblem(one.id, one.label, message) for message in one.problems]
+    return summary

@@ -4,7 +4,6 @@ from django.urls import path
 
 from runs.pages import (
     account,
-    api_tokens,
     audit_log,
     bulk,
     compare,
@@ -42,7 +41,6 @@ urlpatterns = [
     *guides.urls,
     *run_page.urls,
     *model_request.urls,
-    *api_tokens.urls,
     *webhooks.urls,
     *audit_log.urls,
     *account.urls,

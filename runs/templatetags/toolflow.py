@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache
 
 from django import template
@@ -49,6 +49,12 @@ def tokens(count: int) -> str:
 def duration(seconds: float | None) -> str:
     """Seconds as a length of time."""
     return formatting.format_duration(seconds)
+
+
+@register.filter
+def age(length: timedelta | None) -> str:
+    """A length of time in its largest unit."""
+    return formatting.format_age(length)
 
 
 @register.filter

@@ -192,9 +192,9 @@ def collect_form_fields() -> Iterator[str]:
 
 
 def _list_run_options() -> Iterable[str]:
-    from runs.pages import run_options_form
+    from runs.pages import start
 
-    return run_options_form._LABELS
+    return start.OPTIONS
 
 
 def collect_controls() -> Iterator[str]:

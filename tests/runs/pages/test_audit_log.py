@@ -37,7 +37,7 @@ def make_entries(count: int, **values: Any) -> None:
 
 
 def list_labels(answer: Any) -> list[str]:
-    return [row.entry.object_label for row in answer.context["rows"]]
+    return [row["entry"].object_label for row in answer.context["rows"]]
 
 
 def test_an_entry_shows_who_did_what_when_and_from_where(auditor: Client) -> None:

@@ -109,7 +109,6 @@ def test_filters_that_rarely_match_are_followed_to_the_end(viewer: Client, monke
 @pytest.mark.parametrize(
     ("flow_model", "step_models", "expected"),
     [
-        (None, ["gpt-5-nano"], "gpt-5-nano"),
         ("o3", [None], "o3"),
         ("o3", ["gpt-5-nano", None, "gpt-5-nano"], "gpt-5-nano; o3"),
     ],

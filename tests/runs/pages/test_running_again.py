@@ -64,7 +64,7 @@ class TestForm:
         page = get_page(operator, f"{ADDRESS}?from={run.pk}")
         options = dict(re.findall(r'name="(\w+)" id="option-\w+" value="([^"]*)"', page))
         assert options == {"labels": "customer 42, nightly", "token_budget": "", "cost_budget": "", "time_limit": "90"}
-        assert '<option value="low" selected>' in page and "Nordwind" in page
+        assert 'value="low" selected' in page and "Nordwind" in page
 
     @pytest.mark.parametrize("number", ["{other}", "999", "x", "-1", "9" * 30])
     def test_a_run_that_is_none_of_this_flow_gets_a_sentence(self, operator: Client, flow: Flow, number: str) -> None:
@@ -170,7 +170,7 @@ class TestKeeping:
         run = make_ended(flow)
         Run.objects.update(webhook_url="https://hooks.example.com:25/T0", metadata={"x": "y" * 20_000})
         page = get_page(operator, f"{ADDRESS}?from={run.pk}")
-        assert page.count('class="message message-warning kept"') == 2 and 'name="keep"' not in page
+        assert page.count('class="message message-warning"') == 2 and 'name="keep"' not in page
         again = start_again(operator, run, keep="on")
         assert (again.metadata, again.webhook_url) == ({}, "")
 
