@@ -144,7 +144,8 @@ class FilterForm(forms.Form):
         return values
 
 
-def _one_of(what: str, choices: Collection[tuple[str, str]]) -> dict[str, Any]:
+def one_of(what: str, choices: Collection[tuple[str, str]]) -> dict[str, Any]:
+    """Options of a field that takes one of ``choices``; ``what`` names it in the sentence about another value."""
     names = ", ".join(value for value, _ in choices)
     message = f"“%(value).40s” is not {what}; it can be {names}."
     return {"choices": choices, "error_messages": {"invalid_choice": message}}
@@ -180,9 +181,9 @@ class RunFilters(django_filters.FilterSet):  # type: ignore[misc]  # see above
     q = RunFilter(SearchField, "", label="Search", max_length=500)
     flow = IndexedFilter(NameField, "flow_id", label="Flow", **_named("flow", Flow.objects.all(), "name"))
     version = IndexedFilter(NumberField, "version_id", label="Version", **_VERSION)
-    status = IndexedFilter(StatusesField, "status", "in", label="Status", **_one_of("a status", RunStatus.choices))
-    reason = RunFilter(forms.ChoiceField, "end_reason", label="End reason", **_one_of("a reason", EndReason.choices))
-    severity = IssueFilter(forms.ChoiceField, FacetKind.SEVERITY, label="Issues", **_one_of("a severity", _SEVERITIES))
+    status = IndexedFilter(StatusesField, "status", "in", label="Status", **one_of("a status", RunStatus.choices))
+    reason = RunFilter(forms.ChoiceField, "end_reason", label="End reason", **one_of("a reason", EndReason.choices))
+    severity = IssueFilter(forms.ChoiceField, FacetKind.SEVERITY, label="Severity", **one_of("a severity", _SEVERITIES))
     audit = IssueFilter(TextField, FacetKind.AUDIT, label="Audit")
     code = IssueFilter(TextField, FacetKind.CODE, label="Issue code")
     model = FacetFilter(TextField, FacetKind.MODEL, label="Model")

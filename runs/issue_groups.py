@@ -12,31 +12,35 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
-from functools import partial, reduce
+from functools import partial
 from itertools import groupby
-from operator import and_, attrgetter
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from django import forms
-from django.db.models import Case, Max, Min, OuterRef, Q, QuerySet, Subquery, Sum, TextField, When
-from django.db.models.expressions import Combinable
+from django.db.models import Case, F, Max, Min, OuterRef, Q, QuerySet, Subquery, Sum, TextField, When
 from django.db.models.functions import Cast, Substr
+from django.utils import timezone
 
 from flows.engine.json_values import resolve_pointer
 from flows.models import Flow
 from runs.filter_fields import NumberField, parse_run_number
-from runs.filters import IssueFilter, RunFilter, RunFilters, has_row
+from runs.filters import RunFilter, RunFilters, has_row, one_of
+from runs.history.lifecycle import Judged, StepIssues, StepTrace
 from runs.models import Attempt, DailyIssues, DailyRuns, Issue, Run
-from runs.paging import Found, Position, Stream, check, fetch_position, scan
+from runs.paging import Found, Stream, check, fetch_position, scan
 from runs.search import SearchQuery, fetch_matching_among, fetch_matching_ids, parse_search
 
 PERIODS: Mapping[str, int] = {"7d": 7, "14d": 14, "30d": 30, "90d": 90}
 """Lengths in days, by their names in addresses."""
 DEFAULT_PERIOD = "14d"
+ORDERS: Mapping[str, str] = {"severity": "Most severe first", "newest": "Newest", "most": "Most"}
 SAMPLED_RUNS = 5
 """Runs of a group whose issues are read for examples and values."""
 MAX_SAMPLED_ISSUES, MAX_SAMPLED_POSITION = 2_000, 100
 """Issues that are read for examples: of all groups, and of one attempt."""
+MAX_TRACED_ISSUES = 1_000
+"""Issues of the steps on a page that are compared to say what became of each."""
 MAX_OUTPUT_SIZE = 50_000
 """Characters of an output in which values are looked up."""
 SEARCHED_RUNS, MAX_SEARCHED_ISSUES = 200, 5_000
@@ -50,7 +54,7 @@ STREAM_SLACK = timedelta(days=30)
 
 
 class IssueFilters(RunFilters):
-    """The filters of issues in a query string. All of them hold for one and the same issue."""
+    """The filters and the order of issues in a query string. All filters hold for one and the same issue."""
 
     # What is true of runs alone.
     status = reason = model = label = since = until = cost = tokens = by = None  # type: ignore[assignment]
@@ -66,24 +70,26 @@ class IssueFilters(RunFilters):
         forms.ChoiceField,
         "day",
         label="Period",
-        choices=[(name, f"Last {days} days") for name, days in PERIODS.items()],
-        error_messages={"invalid_choice": f"“%(value).40s” is not a period; it can be {', '.join(PERIODS)}."},
+        **one_of("a period", [(name, f"Last {days} days") for name, days in PERIODS.items()]),
     )
+    order = RunFilter(forms.ChoiceField, "", label="Order", **one_of("an order", list(ORDERS.items())))
 
     @property
     def days(self) -> int:
         """The length of the period in days, with today."""
         return PERIODS[self.values.get("period", DEFAULT_PERIOD)]
 
-    def find_first_day(self, today: date) -> date:
-        """The first day of the period."""
-        return today - timedelta(days=self.days - 1)
+    @property
+    def first_day(self) -> date:
+        """The first day of the period, in UTC as all days of statistics."""
+        return timezone.now().astimezone(UTC).date() - timedelta(days=self.days - 1)
 
     def build_issue_q(self) -> Q:
         """What is true of the audit, the code and the severity."""
-        found = ((self.filters[name], value) for name, value in self.values.items())
-        conditions = (one.build_issue_condition(value) for one, value in found if isinstance(one, IssueFilter))
-        return reduce(and_, conditions, Q())
+        condition = Q()
+        for name in self.values.keys() & {"audit", "code", "severity"}:
+            condition &= self.filters[name].build_issue_condition(self.values[name])
+        return condition
 
 
 class GroupKey(NamedTuple):
@@ -96,45 +102,36 @@ class GroupKey(NamedTuple):
     severity: str
 
 
-KEY_COLUMNS = GroupKey._fields
+FoundIssue = Any
+"""A row of one issue: its own columns, those of ``_COLUMNS``, and ``pk``."""
+
+_COLUMNS = {
+    "step_id": F("attempt__step"),
+    "step": F("attempt__step__index"),
+    "number": F("attempt__number"),
+    "outcome": F("attempt__outcome"),
+    "run": F("attempt__step__run"),
+    "run_status": F("attempt__step__run__status"),
+    "ended_at": F("attempt__step__run__ended_at"),
+    "flow": F("attempt__step__run__flow"),
+    "version": F("attempt__step__run__version"),
+    "message": Substr("description", 1, MAX_TEXT),
+    "pointer": Case(When(path__isnull=False, then=Substr("path", 1, MAX_TEXT))),
+    # Read where there is no pointer: it holds the value then.
+    "item": Case(
+        When(path__isnull=True, then=Substr(Cast("context", TextField()), 1, MAX_TEXT)), output_field=TextField()
+    ),
+}
+"""What is read of the attempt and the run of an issue, and the beginning of its texts."""
 
 
-class FoundIssue(NamedTuple):
-    """One issue, with the beginning of its texts."""
-
-    id: int
-    attempt_id: int
-    run: int
-    step: int
-    attempt: int
-    position: int
-    severity: str
-    code: str
-    audit: str
-    description: str
-    path: str | None
-    context: str | None
-    """Read where there is no path: it holds the value then."""
-    flow: int
-    version: int
-    ended_at: datetime | None
-    outcome: str
-
-    @property
-    def key(self) -> GroupKey:
-        """The group that it is in."""
-        return GroupKey(self.flow, self.step, self.audit, self.code, self.severity)
+def _read(issues: QuerySet[Issue]) -> list[FoundIssue]:
+    own = ("pk", "attempt_id", "position", "severity", "code", "audit")
+    return list(issues.annotate(**_COLUMNS).values_list(*own, *_COLUMNS, named=True))
 
 
-_COLUMNS: tuple[str | Combinable, ...] = (
-    *("pk", "attempt_id", "attempt__step__run_id", "attempt__step__index", "attempt__number", "position"),
-    *("severity", "code", "audit"),
-    Substr("description", 1, MAX_TEXT),
-    Case(When(path__isnull=False, then=Substr("path", 1, MAX_TEXT))),
-    Case(When(path__isnull=True, then=Substr(Cast("context", TextField()), 1, MAX_TEXT)), output_field=TextField()),
-    *(f"attempt__step__run__{name}" for name in ("flow_id", "version_id", "ended_at")),
-    "attempt__outcome",
-)
+def _find_key(issue: FoundIssue) -> GroupKey:
+    return GroupKey(issue.flow, issue.step, issue.audit, issue.code, issue.severity)
 
 
 @dataclass(slots=True)
@@ -142,115 +139,83 @@ class IssueGroup:
     """One group. Counts are of the period; ``first_day`` and ``first_run`` are the first there ever was."""
 
     key: GroupKey
-    issues: int = 0
-    runs: int = 0
-    last_day: date = date.min
-    last_run: int = 0
-    """0 where it is not known."""
+    issues: int
+    runs: int
+    last_day: date
+    last_run: int | None
     row_id: int = 0
     """One of its daily rows."""
     first_day: date | None = None
     first_run: int | None = None
-    by_day: dict[date, int] = field(default_factory=dict)
+    by_day: dict[date, int] = field(default_factory=Counter)
     versions: set[int] = field(default_factory=set)
     """The versions in which it was raised, by their keys."""
     sample: list[FoundIssue] = field(default_factory=list)
     """Some of its newest issues, the newest first."""
 
 
-class RanVersion(NamedTuple):
-    """A version that ran in the period."""
-
-    id: int
-    number: int
-    first_day: date
-    runs: int
-
-
-def fetch_groups(filters: IssueFilters, today: date) -> list[IssueGroup]:
+def fetch_groups(filters: IssueFilters) -> list[IssueGroup]:
     """The groups of a period that match, in no order: one query, of daily rows."""
-    rows = _filter_daily(filters, today).values_list(*KEY_COLUMNS)
-    sums = rows.annotate(Sum("issues"), Sum("step_runs"), Max("day"), Max("last_run"), Max("pk"))
-    return [
-        IssueGroup(GroupKey._make(key), issues, runs, last_day, last_run or 0, row_id)
-        for *key, issues, runs, last_day, last_run, row_id in sums
-    ]
+    sums = (Sum("issues"), Sum("step_runs"), Max("day"), Max("last_run"), Max("pk"))
+    rows = _filter_daily(filters).values_list(*GroupKey._fields).annotate(*sums)
+    return [IssueGroup(GroupKey(*row[:5]), *row[5:]) for row in rows]
 
 
-def load_details(groups: Collection[IssueGroup], filters: IssueFilters, today: date) -> None:
+def load_details(groups: Collection[IssueGroup], filters: IssueFilters) -> None:
     """Add days, versions, the first run and examples to ``groups``: three queries, however many there are."""
-    by_key = {group.key: group for group in groups}
-    if not by_key:
+    if not groups:
         return
-    names = {name: {getattr(key, name) for key in by_key} for name in ("flow", "audit", "code")}
-    rows = _filter_daily(filters, today).filter(**{f"{name}__in": values for name, values in names.items()})
-    found = rows.values_list(*KEY_COLUMNS, "version", "day").annotate(Sum("issues"), Min("first_run"), Max("last_run"))
+    by_key = {group.key: group for group in groups}
+    among = {f"{name}__in": {getattr(key, name) for key in by_key} for name in ("flow", "audit", "code")}
+    rows = _filter_daily(filters).filter(**among).values_list(*GroupKey._fields, "version", "day")
     runs: dict[GroupKey, set[int]] = {key: set() for key in by_key}
-    for *parts, version, day, issues, first_run, last_run in found:
-        if (group := by_key.get(key := GroupKey._make(parts))) is not None:
-            group.by_day[day] = group.by_day.get(day, 0) + issues
+    for *parts, version, day, issues, first, last in rows.annotate(Sum("issues"), Min("first_run"), Max("last_run")):
+        if group := by_key.get(key := GroupKey(*parts)):
+            group.by_day[day] += issues
             group.versions.add(version)
-            runs[key] |= {first_run, last_run} - {None}
+            runs[key] |= {first, last} - {None}
     _load_first_runs(by_key, filters)
-    sampled = {run for found_runs in runs.values() for run in sorted(found_runs, reverse=True)[:SAMPLED_RUNS]}
-    issues_found = Issue.objects.filter(
-        attempt__step__run__in=sampled,
-        audit__in=names["audit"],
-        code__in=names["code"],
-        position__lt=MAX_SAMPLED_POSITION,
-    )
-    for issue in _read(issues_found.order_by("-attempt_id", "position")[:MAX_SAMPLED_ISSUES]):
-        group = by_key.get(issue.key) or by_key.get(issue.key._replace(step=0))
-        if group is not None:
+    del among["flow__in"]
+    sampled = {run for own in runs.values() for run in sorted(own, reverse=True)[:SAMPLED_RUNS]}
+    newest = Issue.objects.filter(attempt__step__run__in=sampled, position__lt=MAX_SAMPLED_POSITION, **among)
+    for issue in _read(newest.order_by("-attempt_id", "position")[:MAX_SAMPLED_ISSUES]):
+        key = _find_key(issue)
+        if group := by_key.get(key) or by_key.get(key._replace(step=0)):
             group.sample.append(issue)
 
 
 def _load_first_runs(by_key: Mapping[GroupKey, IssueGroup], filters: IssueFilters) -> None:
-    same = DailyIssues.objects.filter(**{name: OuterRef(name) for name in KEY_COLUMNS}).order_by("day", "first_run")
+    same = DailyIssues.objects.filter(**{name: OuterRef(name) for name in GroupKey._fields})
     if "version" in filters.values:
         same = same.filter(version=filters.values["version"])
+    same = same.order_by("day", "first_run")
     rows = DailyIssues.objects.filter(pk__in=[group.row_id for group in by_key.values()]).order_by()
-    firsts = rows.annotate(
-        day_of_first=Subquery(same.values("day")[:1]), of_first=Subquery(same.values("first_run")[:1])
-    )
-    for *parts, day, run in firsts.values_list(*KEY_COLUMNS, "day_of_first", "of_first"):
-        group = by_key[GroupKey._make(parts)]
+    firsts = rows.values_list(*GroupKey._fields, *(Subquery(same.values(name)[:1]) for name in ("day", "first_run")))
+    for *parts, day, run in firsts:
+        group = by_key[GroupKey(*parts)]
         group.first_day, group.first_run = day, run
 
 
-def _filter_daily(filters: IssueFilters, today: date) -> QuerySet[DailyIssues]:
+def _filter_daily(filters: IssueFilters) -> QuerySet[DailyIssues]:
+    values = filters.values
     # The index begins with the flow.
-    flow = filters.values.get("flow")
-    rows = DailyIssues.objects.filter(
-        filters.build_issue_q(),
-        flow__in=Flow.objects.all() if flow is None else [flow],
-        day__range=(filters.find_first_day(today), today),
-    )
-    for name in ("version", "step"):
-        if name in filters.values:
-            rows = rows.filter(**{name: filters.values[name]})
-    return rows.order_by()
+    flows = [values["flow"]] if "flow" in values else Flow.objects.all()
+    rows = DailyIssues.objects.filter(filters.build_issue_q(), flow__in=flows, day__gte=filters.first_day)
+    return rows.filter(**{name: values[name] for name in values.keys() & {"version", "step"}}).order_by()
 
 
 def search_groups(issues: Iterable[FoundIssue]) -> list[IssueGroup]:
     """The groups of ``issues``, with details."""
-    groups: dict[GroupKey, IssueGroup] = {}
-    for key, found in groupby(sorted(issues, key=attrgetter("key", "run", "id"), reverse=True), attrgetter("key")):
+    groups = []
+    newest_first = sorted(issues, key=attrgetter("run", "pk"), reverse=True)
+    for key, found in groupby(sorted(newest_first, key=_find_key), _find_key):
         sample = list(found)
-        days = [(one.ended_at or datetime.now(UTC)).astimezone(UTC).date() for one in sample]
-        groups[key] = IssueGroup(
-            key,
-            issues=len(sample),
-            runs=len({one.run for one in sample}),
-            last_day=max(days),
-            last_run=sample[0].run,
-            first_day=min(days),
-            first_run=sample[-1].run,
-            by_day=Counter(days),
-            versions={one.version for one in sample},
-            sample=sample,
-        )
-    return list(groups.values())
+        days = Counter((one.ended_at or timezone.now()).astimezone(UTC).date() for one in sample)
+        runs = {one.run for one in sample}
+        group = IssueGroup(key, len(sample), len(runs), max(days), max(runs), by_day=days, sample=sample)
+        group.versions = {one.version for one in sample}
+        groups.append(group)
+    return groups
 
 
 class Cursor(NamedTuple):
@@ -281,9 +246,7 @@ class IssuePage(NamedTuple):
     """Whether the window of runs ended before the page was full."""
 
 
-def fetch_issues(
-    filters: IssueFilters, today: date, *, before: Cursor | None, page_size: int = 0, **exact: str
-) -> IssuePage:
+def fetch_issues(filters: IssueFilters, *, before: Cursor | None, page_size: int = 0, **exact: str) -> IssuePage:
     """Up to ``page_size`` issues that match, and whose columns are ``exact``; 0 is all of ``SEARCHED_RUNS`` runs.
 
     Of the issues that match, those are left out that lack words of the search: the index of words knows whole runs.
@@ -292,16 +255,16 @@ def fetch_issues(
     if "step" in filters.values:
         about &= Q(attempt__step__index=filters.values["step"])
     query = _parse_words(filters.values.get("q", ""))
-    found = _scan_runs(filters, today, about, query, before=before, limit=limit)
+    found = _scan_runs(filters, about, query, before=before, limit=limit)
     issues = Issue.objects.filter(about, attempt__step__run__in=found.ids)
     if before is not None and before.issue:
         issues = issues.exclude(attempt__step__run=before.run, pk__gte=before.issue)
     issues = issues.order_by("-attempt__step__run__created_at", "-attempt__step__run_id", "-pk")
     read = _read(issues[: page_size + 1 if page_size and query is None else MAX_SEARCHED_ISSUES])
-    kept = [one for one in read if query is None or query.matches(f"{one.description} · {one.audit} · {one.code}")]
+    kept = [one for one in read if query is None or query.matches(f"{one.message} · {one.audit} · {one.code}")]
     if 0 < page_size < len(kept):
         last = kept[page_size - 1]
-        return IssuePage(kept[:page_size], len(found.ids), Cursor(last.run, last.id))
+        return IssuePage(kept[:page_size], len(found.ids), Cursor(last.run, last.pk))
     onward = found.searched_key or (found.ids[-1] if len(found.ids) == limit else None)
     if len(read) == MAX_SEARCHED_ISSUES:
         # The last run may not be whole; it begins the next page, unless it is the only one.
@@ -310,14 +273,13 @@ def fetch_issues(
 
 
 def _scan_runs(
-    filters: IssueFilters, today: date, about: Q, query: SearchQuery | None, *, before: Cursor | None, limit: int
+    filters: IssueFilters, about: Q, query: SearchQuery | None, *, before: Cursor | None, limit: int
 ) -> Found:
     """Runs of the period that have an issue ``about`` and hold the words of ``query`` anywhere."""
-    first = datetime.combine(filters.find_first_day(today), time.min, UTC)
-    condition = Q(ended_at__gte=first)
+    first = datetime.combine(filters.first_day, time.min, UTC)
+    condition = Q(ended_at__gte=first) & has_row(Issue.objects.filter(about, attempt__step__run=OuterRef("pk")))
     for name in filters.values.keys() & {"flow", "version"}:
         condition &= filters.filters[name].build_condition(filters.values[name])
-    condition &= has_row(Issue.objects.filter(about, attempt__step__run=OuterRef("pk")))
     index = filters.choose_index()
     streams = filters.filters[index].build_streams(filters.values[index]) if index else [Stream(Run.objects.all())]
     select = None
@@ -333,14 +295,11 @@ def _scan_runs(
     matches: Any = check(condition)
     if streams[0].key != "pk":
         matches = Subquery(Run.objects.filter(condition, pk=OuterRef(streams[0].key)).order_by().values("pk")[:1])
-    start = before and _find_start(before)
+    start = before and fetch_position(Run, before.run, time="created_at")
+    if before and start:
+        # Right before the run of an issue, or right behind a run.
+        start = start._replace(key=before.run + bool(before.issue))
     return scan(streams, limit=limit, before=start, matches=matches, select=select, table=Run)
-
-
-def _find_start(before: Cursor) -> Position | None:
-    """Right before the run of an issue, or right behind a run."""
-    position = fetch_position(Run, before.run, time="created_at")
-    return position and position._replace(key=before.run + bool(before.issue))
 
 
 def _parse_words(text: str) -> SearchQuery | None:
@@ -350,41 +309,79 @@ def _parse_words(text: str) -> SearchQuery | None:
     return parse_search(f'"{text}"' if parse_run_number(text) is not None else text)
 
 
-def _read(issues: QuerySet[Issue]) -> list[FoundIssue]:
-    return [FoundIssue(*row) for row in issues.values_list(*_COLUMNS)]
-
-
 NO_VALUE = object()
 """There is none, or it is not known."""
 
 
 def find_values(issues: Collection[FoundIssue]) -> dict[int, Any]:
     """The offending values of issues by their keys: what their paths lead to. One query of their outputs."""
-    attempts = {issue.attempt_id for issue in issues if issue.path and len(issue.path) < MAX_TEXT}
+    attempts = {issue.attempt_id for issue in issues if issue.pointer and len(issue.pointer) < MAX_TEXT}
     texts = Attempt.objects.filter(pk__in=attempts, output__isnull=False).order_by()
     beginning = Substr(Cast("output", TextField()), 1, MAX_OUTPUT_SIZE)
-    outputs = {pk: text for pk, text in texts.values_list("pk", beginning) if len(text) < MAX_OUTPUT_SIZE}
-    parsed = {pk: json.loads(text) for pk, text in outputs.items()}
-    return {issue.id: _find_value(issue, parsed) for issue in issues}
+    outputs = {pk: json.loads(text) for pk, text in texts.values_list("pk", beginning) if len(text) < MAX_OUTPUT_SIZE}
+    return {issue.pk: _find_value(issue, outputs) for issue in issues}
 
 
 def _find_value(issue: FoundIssue, outputs: Mapping[int, Any]) -> Any:
     try:
-        if issue.path is None:
-            return json.loads(issue.context or "{}").get("item", NO_VALUE)
-        if not issue.path or issue.attempt_id not in outputs:
+        if issue.pointer is None:
+            return json.loads(issue.item or "{}").get("item", NO_VALUE)
+        if not issue.pointer or issue.attempt_id not in outputs:
             return NO_VALUE
-        return resolve_pointer(outputs[issue.attempt_id], issue.path)
+        return resolve_pointer(outputs[issue.attempt_id], issue.pointer)
     except (LookupError, ValueError, AttributeError):
         # Cut, or it leads nowhere.
         return NO_VALUE
+
+
+def trace_issues(issues: Collection[FoundIssue]) -> dict[int, tuple[str, str]]:
+    """What became of issues after their attempts, by their keys. Two queries.
+
+    Each is ``fixed``, ``remains``, ``kept`` or ``unknown``, and the same in the words of the run page. Empty where
+    their steps have more issues than are compared. Steps are left out whose texts retention has removed, and those
+    where outputs would have to show whether an item of a list has moved.
+    """
+    steps = {issue.step_id for issue in issues}
+    listed: dict[int, list[Issue]] = {}
+    rows = Issue.objects.annotate(message=Substr("description", 1, MAX_TEXT)).filter(attempt__step__in=steps)
+    rows = rows.only("attempt_id", "position", "code", "audit", "severity", "path").order_by("position")
+    for row in rows[: MAX_TRACED_ISSUES + 1]:
+        row.description = row.message  # type: ignore[attr-defined]  # annotated
+        listed.setdefault(row.attempt_id, []).append(row)
+    if sum(map(len, listed.values())) > MAX_TRACED_ISSUES:
+        return {}
+    attempts = Attempt.objects.filter(step__in=steps, step__run__outputs_removed_at__isnull=True)
+    judged: dict[int, list[Judged]] = {}
+    for attempt in attempts.only("step_id", "number", "outcome").order_by("number"):
+        judged.setdefault(attempt.step_id, []).append((attempt, listed.get(attempt.pk, ())))
+    traces = {step: StepTrace(step, own) for step, own in judged.items()}
+    traced = {step: trace.finish({}) for step, trace in traces.items() if not trace.moving}
+    return {issue.pk: _find_fate(issue, traced[issue.step_id]) for issue in issues if issue.step_id in traced}
+
+
+def _find_fate(issue: FoundIssue, traced: StepIssues) -> tuple[str, str]:
+    lifecycle = traced.find_lifecycle(issue.pk)
+    if lifecycle and len(lifecycle.marks) > 1:
+        last = lifecycle.marks[-1]
+        return "unknown" if last.kind == "unlisted" else last.kind, str(last)
+    if issue.outcome == "passed":
+        return "remains", "Kept in the output"
+    return ("kept", "Kept until the run failed") if issue.run_status == "failed" else ("unknown", "Not checked again")
+
+
+class RanVersion(NamedTuple):
+    """A version that ran in the period."""
+
+    id: int
+    number: int
+    first_day: date
+    runs: int
 
 
 def fetch_ran_versions(flows: Collection[int], first: date) -> dict[int, list[RanVersion]]:
     """The versions of flows that ran since a day, by flow, the oldest first."""
     rows = DailyRuns.objects.filter(flow__in=flows, day__gte=first).order_by("version__number")
     found: dict[int, list[RanVersion]] = {flow: [] for flow in flows}
-    columns = ("flow", "version", "version__number")
-    for flow, *values in rows.values_list(*columns).annotate(Min("day"), Sum("runs")):
+    for flow, *values in rows.values_list("flow", "version", "version__number").annotate(Min("day"), Sum("runs")):
         found[flow].append(RanVersion(*values))
     return found

@@ -25,10 +25,10 @@ def _find_address(prefix: str, name: str, values: tuple[str, ...]) -> str:
     return reverse(name, args=values)
 
 
-def link_runs(**filters: Any) -> str:
-    """The list of runs with these filters; empty ones are left out. ``since`` is the filter ``from``."""
+def link_runs(query: Any = "", **filters: Any) -> str:
+    """The list of runs with a query string, or with these filters; empty ones are left out. ``since`` is ``from``."""
     values = {"from": filters.pop("since", None), **filters}
-    query = urlencode({name: values[name] for name in PARAMETERS if values.get(name)})
+    query = query or urlencode({name: values[name] for name in PARAMETERS if values.get(name)})
     return find_address("runs:list") + (f"?{query}" if query else "")
 
 

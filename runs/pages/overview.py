@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from django.contrib.auth.models import User
@@ -22,18 +22,29 @@ from django.views.decorators.http import require_safe
 
 from flows.models import Flow
 from flows.providers import describe_providers
-from runs.formatting import Moment, build_moment, format_age, format_count, format_duration, format_plural
-from runs.history.issue_links import anchor_issue
-from runs.history.texts import SHORT_TEXT, CutText, cut_text
+from runs.formatting import (
+    NOTHING,
+    build_moment,
+    format_age,
+    format_cost,
+    format_count,
+    format_duration,
+    format_large,
+    format_share,
+)
+from runs.history.issue_links import address_attempt, address_issue, name_issue
+from runs.history.texts import SHORT_TEXT, cut_text
 from runs.models import Attempt, DailyRuns, Issue, Run, RunStatus
-from runs.models.run import EndReason
 from runs.pages.access import require_permission
 from runs.pages.addresses import find_address, link_runs
-from runs.pages.badges import SEVERITIES, STATES, Badge
-from runs.pages.health import load_health
+from runs.pages.badges import SEVERITIES, STATES
+from runs.pages.flow_figures import plot_sparkline
+from runs.pages.issues import build_issues_url
+from runs.statistics.figures import CHART_DAYS, MEDIAN_DAYS, FlowDay, MedianDay, compare_today, load_flow_days
 from runs.statistics.queue_state import MAX_SHOWN, QueueState, fetch_queue_state
+from runs.statistics.sums import Period, RunSums, last_days, sum_by_slot
 
-REAL, SIMULATED = "real", "simulated"
+MAX_FLOWS = 8
 MAX_RUNNING = 10
 MAX_CAUSES = 8
 SAMPLE_SIZE = 50
@@ -52,11 +63,7 @@ class Part(NamedTuple):
     name: str
     digest: str
     load: Callable[[], Mapping[str, Any]]
-
-    @property
-    def content(self) -> Mapping[str, Any]:
-        """What the template of the part shows."""
-        return self.load()
+    """Gives what the template of the part shows."""
 
 
 def _digest(what: object) -> str:
@@ -65,20 +72,20 @@ def _digest(what: object) -> str:
 
 def _describe_parts(page: str, parts: Sequence[Part]) -> dict[str, Any]:
     """The context of a page with live parts, and of its updates."""
-    seconds, live_url = (5, "runs:home-live") if page == "overview" else (2, "runs:workers-live")
     seen = ".".join(part.digest for part in parts)
     return {
         "parts": {part.name: part for part in parts},
         "page_name": page,
         "part_template": f"runs/{page}_part.html",
-        "live_url": f"{find_address(live_url)}?seen={seen}",
-        "interval": f"{seconds}s",
+        "live_url": f"{find_address(f'runs:{page}-live')}?seen={seen}",
     }
 
 
-def _answer_changes(request: HttpRequest, page: str, parts: Sequence[Part]) -> HttpResponse:
-    """The parts that changed since those that ``?seen`` names by their digests; 204 if none did."""
-    seen = request.GET.get("seen", "")
+@require_safe
+@require_permission("runs.view_run")
+def show_changes(request: HttpRequest, page: str) -> HttpResponse:
+    """The parts of ``page`` that changed since those that ``?seen`` names by their digests; 204 if none did."""
+    parts, seen = PARTS[page](timezone.now()), request.GET.get("seen", "")
     if not re.fullmatch(rf"[0-9a-f]{{12}}(\.[0-9a-f]{{12}}){{{len(parts) - 1}}}", seen):
         words = f"Ask with ?seen={'.'.join(['DIGEST'] * len(parts))}."
         return HttpResponse(words, status=400, content_type="text/plain")
@@ -112,31 +119,27 @@ def show_overview(request: HttpRequest) -> HttpResponse:
     now = timezone.now()
     wanted = request.GET.get("runs", "")
     context = {
-        **_describe_parts("overview", load_parts(now)),
-        "health": load_health(now, wants_simulated=wanted == SIMULATED),
-        "is_choice_unknown": wanted not in {"", REAL, SIMULATED},
+        **_describe_parts("overview", load_overview_parts(now)),
+        "health": load_health(now, wants_simulated=wanted == "simulated"),
+        "is_choice_unknown": wanted not in {"", "real", "simulated"},
         "running_url": link_runs(status="running"),
         "failed_url": link_runs(status="failed,errored"),
     }
     return render(request, "runs/overview.html", context)
 
 
-@require_safe
-@require_permission("runs.view_run")
-def show_overview_changes(request: HttpRequest) -> HttpResponse:
-    """The parts of the overview that changed."""
-    return _answer_changes(request, "overview", load_parts(timezone.now()))
-
-
-def load_parts(now: datetime) -> tuple[Part, ...]:
+def load_overview_parts(now: datetime) -> tuple[Part, ...]:
     """The live parts of the overview. Each query reads the few rows that are shown off an index."""
     queue = fetch_queue_state(limit=MAX_SHOWN)
-    running = list(_select_running()[: MAX_RUNNING + 1])
+    columns = ("status", "cancel_requested", "revision", "started_at", "step_count", "steps_passed", "attempt_count")
+    newest = Run.objects.running().select_related("flow", "version").order_by("-created_at", "-pk")
+    running = list(newest.only(*columns, "flow__title", "version__number")[: MAX_RUNNING + 1])
     failed = _fetch_failed()
-    figures = _build_queue_figures(queue)
+    figures = _build_queue_figures(queue, Run.objects.running().order_by()[:_MAX_COUNTED].count())
+    figures["scheduled"] = _format_backlog(queue, "later", "waiting")
     return (
         Part("notice", _digest(queue.is_unattended), lambda: {"has_no_worker": queue.is_unattended}),
-        Part("failures", _digest([row.pk for row in failed]), lambda: {"causes": list_causes(failed, now)}),
+        Part("failures", _digest([run.pk for run in failed]), lambda: {"causes": list_causes(failed, now)}),
         Part(
             "running",
             _digest([(run.pk, run.revision) for run in running]),
@@ -149,15 +152,17 @@ def load_parts(now: datetime) -> tuple[Part, ...]:
     )
 
 
-def _build_queue_figures(queue: QueueState) -> dict[str, Any]:
-    # Workers report their slots with each heartbeat; until the next one the runs themselves know better. Those whose
-    # worker died are running too, in no slot.
-    running = Run.objects.running().order_by()[:_MAX_COUNTED].count()
+def _build_queue_figures(queue: QueueState, running: int = 0) -> dict[str, Any]:
+    """Workers and backlog; ``running`` is how many runs are known to be so.
+
+    Workers report their slots with each heartbeat; until the next one the runs themselves know better. Those whose
+    worker died are running too, in no slot.
+    """
     silent = sum(worker.state == "silent" for worker in queue.workers)
     return {
         "running": f"{format_count(min(max(queue.in_flight, running), queue.slots))} / {format_count(queue.slots)}",
         "queued": _format_backlog(queue, "ready"),
-        "scheduled": _format_backlog(queue, "later", "waiting"),
+        "scheduled": _format_backlog(queue, "later"),
         "online": len(queue.workers) - silent,
         "silent": silent,
     }
@@ -169,226 +174,214 @@ def _format_backlog(queue: QueueState, *kinds: str) -> str:
     return f"≥ {count}" if queue.more.intersection(kinds) else count
 
 
-class RunningRun(NamedTuple):
-    """A run under way; ``progress`` is the share of its steps that passed, in per cent."""
-
-    number: int
-    title: str
-    version: int
-    url: str
-    state: Badge
-    progress: int
-    words: str
-    started: Moment | None
-    elapsed: str
-
-
-def _select_running() -> Any:
-    runs = Run.objects.select_related("flow", "version").only(
-        *("status", "cancel_requested", "revision", "started_at", "step_count", "steps_passed", "attempt_count"),
-        *("flow__title", "version__number"),
-    )
-    return runs.running().order_by("-created_at", "-pk")
-
-
-def _build_running(run: Run, now: datetime) -> RunningRun:
-    passed = f"{run.steps_passed} of {format_plural(run.step_count, 'step')} passed"
+def _build_running(run: Run, now: datetime) -> dict[str, Any]:
     begun = run.started_at
-    return RunningRun(
-        number=run.pk,
-        title=run.flow.title,
-        version=run.version.number,
-        url=reverse("runs:page", args=[run.pk]),
-        state=STATES["cancelling" if run.cancel_requested else str(run.status)],
-        progress=round(100 * run.steps_passed / run.step_count) if run.step_count else 0,
-        words=f"{passed}, {format_plural(run.attempt_count, 'attempt')}",
-        started=build_moment(begun, now, timezone.get_current_timezone()) if begun else None,
-        elapsed=format_duration((now - begun).total_seconds()) if begun else "",
-    )
+    return {
+        "run": run,
+        "state": STATES["cancelling" if run.cancel_requested else str(run.status)],
+        "progress": round(100 * run.steps_passed / run.step_count) if run.step_count else 0,
+        "started": build_moment(begun, now, timezone.get_current_timezone()) if begun else None,
+        "seconds": (now - begun).total_seconds() if begun else None,
+    }
 
 
-# Recent failures by cause
-
-
-class FailedRow(NamedTuple):
-    pk: int
-    ended_at: datetime
-    flow_id: int
-    status: str
-    end_reason: str
-    blocking_step: int | None
-    blocking_attempt: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Blocking:
-    """The attempt that decided a run, and its most severe issue if it has any."""
-
-    step_name: str
-    audit: str = ""
-    """Its name, or the code of an issue of ToolFlow's own in words."""
-    severity: Badge | None = None
-    message: str = ""
-    anchor: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """Runs that failed for one reason. ``url`` leads to the blocking attempt of the newest."""
-
-    title: str
-    state: Badge
-    flow_title: str
-    place: str
-    message: CutText
-    severity: Badge | None
-    count: str
-    number: int
-    """The newest run."""
-    url: str
-    run_url: str
-    ended: Moment
-    age: str
-
-
-def _fetch_failed() -> list[FailedRow]:
+def _fetch_failed() -> list[Any]:
     """The newest runs that failed or ended with an error."""
-    rows: list[FailedRow] = []
+    columns = ("ended_at", "status", "end_reason", "blocking_step", "blocking_attempt", "flow__name", "flow__title")
+    runs = Run.objects.select_related("flow").only(*columns).annotate(sentence=Left("end_sentence", SHORT_TEXT + 1))
+    ended = runs.filter(ended_at__isnull=False).order_by("-ended_at")
     # One status at a time: both together are in no order of an index.
-    for status in (RunStatus.FAILED, RunStatus.ERRORED):
-        newest = Run.objects.filter(status=status, ended_at__isnull=False).order_by("-ended_at")
-        rows += map(FailedRow._make, newest.values_list(*FailedRow._fields)[:SAMPLE_SIZE])
-    return sorted(rows, key=lambda row: row.ended_at, reverse=True)
+    statuses = (RunStatus.FAILED, RunStatus.ERRORED)
+    found: list[Any] = [run for status in statuses for run in ended.filter(status=status)[:SAMPLE_SIZE]]
+    return sorted(found, key=attrgetter("ended_at"), reverse=True)
 
 
-def list_causes(failed: Sequence[FailedRow], now: datetime) -> list[Cause]:
-    """Failures by flow, end reason and what blocked: the most frequent first. Four queries."""
-    blocking = _fetch_blocking([row.pk for row in failed if row.blocking_step is not None])
-    groups: dict[tuple[Any, ...], list[FailedRow]] = {}
-    for row in failed:
-        one = blocking.get(row.pk)
-        key = (row.flow_id, row.status, row.end_reason, one and one.step_name, one and one.audit)
-        groups.setdefault(key, []).append(row)
-    largest = sorted(groups.values(), key=lambda rows: (-len(rows), -rows[0].pk))[:MAX_CAUSES]
-    newest = [rows[0] for rows in largest]
-    titles = dict(Flow.objects.filter(pk__in={row.flow_id for row in newest}).values_list("pk", "title"))
-    runs = Run.objects.filter(pk__in=[row.pk for row in newest])
-    texts = dict(runs.values_list("pk", Left("end_sentence", SHORT_TEXT + 1)))
-    return [
-        _build_cause(rows, blocking.get(rows[0].pk), titles.get(rows[0].flow_id, ""), texts.get(rows[0].pk, ""), now)
-        for rows in largest
-    ]
+def list_causes(failed: Sequence[Any], now: datetime) -> list[dict[str, Any]]:
+    """Failures by flow, end reason and what blocked: the most frequent first. Two queries."""
+    blocking = _fetch_blocking([run.pk for run in failed if run.blocking_step is not None])
+    groups: dict[tuple[Any, ...], list[Any]] = {}
+    for run in failed:
+        step_name, issue = blocking.get(run.pk, ("", None))
+        key = (run.flow_id, run.status, run.end_reason, step_name, issue and (issue.audit or issue.code))
+        groups.setdefault(key, []).append(run)
+    largest = sorted(groups.values(), key=lambda runs: (-len(runs), -runs[0].pk))[:MAX_CAUSES]
+    return [_build_cause(runs, *blocking.get(runs[0].pk, ("", None)), now) for runs in largest]
 
 
-def _build_cause(
-    rows: Sequence[FailedRow], blocking: Blocking | None, title: str, sentence: str, now: datetime
-) -> Cause:
-    newest = rows[0]
-    run_url = url = reverse("runs:page", args=[newest.pk])
-    place = ""
-    if newest.blocking_step is not None and newest.blocking_attempt is not None:
-        url = reverse("runs:attempt", args=[newest.pk, newest.blocking_step, newest.blocking_attempt])
-        place = f"Step {newest.blocking_step}"
-        if blocking is not None:
-            url += f"#{blocking.anchor}" if blocking.anchor else ""
-            place += f", {blocking.step_name}"
-    reason = str(EndReason(newest.end_reason).label) if newest.end_reason else "No reason was recorded"
-    return Cause(
-        title=(blocking and blocking.audit) or reason,
-        state=STATES[newest.status],
-        flow_title=title,
-        place=place,
-        message=cut_text((blocking and blocking.message) or sentence, SHORT_TEXT),
-        severity=blocking.severity if blocking else None,
-        count=format_plural(len(rows), "run"),
-        number=newest.pk,
-        url=url,
-        run_url=run_url,
-        ended=build_moment(newest.ended_at, now, timezone.get_current_timezone()),
-        age=f"{format_age(max(now - newest.ended_at, timedelta(0)))} ago",
-    )
+def _build_cause(runs: Sequence[Any], step_name: str, issue: Any, now: datetime) -> dict[str, Any]:
+    """Runs that failed for one reason; ``url`` leads to what blocked the newest, at the offending value."""
+    newest = runs[0]
+    url = reverse("runs:page", args=[newest.pk])
+    if issue is not None:
+        url += address_issue(newest.blocking_step, newest.blocking_attempt, issue.position)
+    elif newest.blocking_attempt is not None:
+        url += address_attempt(newest.blocking_step, newest.blocking_attempt)
+    about = {} if issue is None else {"audit": issue.audit} if issue.audit else {"code": issue.code}
+    return {
+        "run": newest,
+        "count": len(runs),
+        "title": name_issue(issue) if issue else newest.get_end_reason_display() or "No reason was recorded",
+        "badge": SEVERITIES[issue.severity] if issue else STATES[newest.status],
+        "state": STATES[newest.status],
+        "step_name": step_name,
+        "message": cut_text((issue and issue.beginning) or newest.sentence, SHORT_TEXT),
+        "url": url,
+        "issues_url": issue and build_issues_url(newest.flow.name, **about, step=newest.blocking_step, period="90d"),
+        "ended": build_moment(newest.ended_at, now, timezone.get_current_timezone()),
+        "age": max(now - newest.ended_at, timedelta(0)),
+    }
 
 
-def _fetch_blocking(run_ids: Sequence[int]) -> dict[int, Blocking]:
-    """The blocking attempts of runs, by run. Two queries."""
+def _fetch_blocking(run_ids: Sequence[int]) -> dict[int, tuple[str, Any]]:
+    """The name of the step that decided a run and the most severe issue of its attempt, by run. Two queries."""
     rank = Case(*(When(severity=name, then=Value(place)) for place, name in enumerate(SEVERITIES)))
-    issues = Issue.objects.filter(attempt=OuterRef("pk")).order_by(rank, "position")
+    worst = Issue.objects.filter(attempt=OuterRef("pk")).order_by(rank, "position").values("pk")[:1]
     attempts = Attempt.objects.filter(
         step__run__in=run_ids,
         step__index=F("step__run__blocking_step"),
         number=F("step__run__blocking_attempt"),
     )
-    rows = attempts.order_by().values_list(
-        "step__run_id", "step__name", "step__index", "number", Subquery(issues.values("pk")[:1])
-    )
-    found = list(rows)
-    columns = ("pk", "audit", "code", "severity", "position", Left("description", SHORT_TEXT + 1))
-    worst = {row[0]: row[1:] for row in Issue.objects.filter(pk__in=[row[4] for row in found]).values_list(*columns)}
-    blocking = {}
-    for run_id, name, step, number, issue_id in found:
-        blocking[run_id] = Blocking(name)
-        if issue_id in worst:
-            audit, code, severity, position, message = worst[issue_id]
-            anchor = anchor_issue(step, number, position)
-            words = audit or code.replace("_", " ").capitalize()
-            blocking[run_id] = Blocking(name, words, SEVERITIES[severity], message, anchor)
-    return blocking
+    rows = list(attempts.order_by().values_list("step__run_id", "step__name", Subquery(worst)))
+    issues = Issue.objects.only("audit", "code", "severity", "position")
+    found = issues.annotate(beginning=Left("description", SHORT_TEXT + 1)).in_bulk([key for *_, key in rows if key])
+    return {run_id: (name, found.get(key)) for run_id, name, key in rows}
+
+
+# Health
+
+
+def load_health(now: datetime, *, wants_simulated: bool) -> dict[str, Any] | None:
+    """Today beside the days before over all flows; None if no run ended. Two queries.
+
+    Simulated runs are summed up if they are asked for, or if there are no others.
+    """
+    today = now.astimezone(UTC).date()
+    period = last_days(CHART_DAYS, today)
+    by_kind = load_flow_days(period)
+    if not by_kind:
+        return None
+    is_simulated = wants_simulated if len(by_kind) == 2 else True in by_kind
+    rows = by_kind[is_simulated]
+    compared = compare_today(today, is_simulated=is_simulated)
+    days = sum_by_slot(period, ((row.day, row.sums) for row in rows))
+    # Trends of flows show tokens where no price is known.
+    is_by_cost = not is_simulated and any(row.sums.cost for row in rows)
+    return {
+        "figures": _build_figures(compared.so_far, compared.median, days, is_simulated=is_simulated),
+        "median": compared.median,
+        "median_days": MEDIAN_DAYS,
+        "days": [f"{slot.first.day} {slot.first:%b}" for slot in period.slots],
+        "flows": _list_flows(rows, period, is_by_cost=is_by_cost, is_simulated=is_simulated),
+        "is_by_cost": is_by_cost,
+        "is_simulated": is_simulated,
+        "has_both": len(by_kind) == 2,
+    }
+
+
+_FIGURES: tuple[tuple[str, str, str, Callable[..., str], float | None], ...] = (
+    ("Pass rate", "pass_rate", "pass_rate", format_share, 1.0),
+    ("Cost", "known_cost", "cost", format_cost, None),
+    ("First-attempt pass rate", "first_rate", "first_rate", format_share, 1.0),
+    ("Runs", "runs", "runs", format_large, None),
+    ("Median duration", "median", "duration_p50", format_duration, None),
+    ("Tokens", "total_tokens", "total_tokens", format_large, None),
+)
+"""Label, name of the sum, name of its median, how it reads, and the value of full height in its trend."""
+
+
+def _build_figures(
+    so_far: RunSums, median: MedianDay | None, days: Sequence[RunSums | None], *, is_simulated: bool
+) -> list[dict[str, Any]]:
+    figures = []
+    for label, name, median_name, format_value, most in _FIGURES:
+        if is_simulated and name == "known_cost":
+            continue
+        usual = getattr(median, median_name, None)
+        values = [value and float(value) for value in (getattr(day, name, None) for day in days)]
+        # A cost is a lower bound where prices are missing.
+        so_far_unpriced, usual_unpriced = (
+            [sums.unpriced] if sums and name == "known_cost" else [] for sums in (so_far, median)
+        )
+        figures.append(
+            {
+                "label": label,
+                "value": format_value(getattr(so_far, name), *so_far_unpriced),
+                "baseline": "" if usual is None else format_value(usual, *usual_unpriced),
+                "trend": plot_sparkline(values, most=most) if any(values) else None,
+            }
+        )
+    return figures
+
+
+def _list_flows(
+    rows: Sequence[FlowDay], period: Period, *, is_by_cost: bool, is_simulated: bool
+) -> list[dict[str, Any]]:
+    """The use of each flow, the most expensive first; those beyond the first few are added up."""
+    by_flow: dict[int, list[FlowDay]] = {}
+    for row in rows:
+        by_flow.setdefault(row.flow_id, []).append(row)
+    groups = [(own[0].name, own[0].title, own, RunSums.join(row.sums for row in own)) for own in by_flow.values()]
+    groups.sort(key=lambda group: (-group[3].cost, -group[3].total_tokens, group[1]))
+    if len(groups) > MAX_FLOWS + 1:
+        others = groups[MAX_FLOWS:]
+        joined = [row for group in others for row in group[2]]
+        groups[MAX_FLOWS:] = [("", f"{len(others)} other flows", joined, RunSums.join(row.sums for row in joined))]
+    slots = [sum_by_slot(period, ((row.day, row.sums) for row in group[2])) for group in groups]
+    # One scale for all, so that flows can be compared.
+    most_cost = max((float(sums.cost) for own in slots for sums in own if sums), default=0.0)
+    most_tokens = max((sums.total_tokens for own in slots for sums in own if sums), default=0)
+    uses = []
+    for (name, title, _, total), days in zip(groups, slots, strict=True):
+        shows_cost = is_by_cost and total.known_cost is not None
+        values = [None if day is None else float(day.cost if shows_cost else day.total_tokens) for day in days]
+        most, kind = (most_cost, "value") if shows_cost else (float(most_tokens), "tokens")
+        uses.append(
+            {
+                "name": name,
+                "title": title,
+                "trend": plot_sparkline(values, most=most, kind=kind),
+                "runs": total.runs,
+                "pass_rate": format_share(total.pass_rate),
+                "tokens": format_large(total.total_tokens),
+                "cost": NOTHING if is_simulated else format_cost(total.known_cost, total.unpriced),
+                "cells": [_format_day(day, by_cost=shows_cost) for day in days],
+            }
+        )
+    return uses
+
+
+def _format_day(sums: RunSums | None, *, by_cost: bool) -> str:
+    if sums is None:
+        return NOTHING
+    return format_cost(sums.known_cost, sums.unpriced) if by_cost else f"{format_count(sums.total_tokens)} tokens"
 
 
 # Workers
-
-
-class WorkerRow(NamedTuple):
-    """One worker, as text."""
-
-    host: str
-    state: Badge
-    in_flight: str
-    slots: str
-    pid: int
-    version: str
-    running_for: str
-    heartbeat: str
 
 
 @require_safe
 @require_permission("runs.view_run")
 def show_workers(request: HttpRequest) -> HttpResponse:
     """The workers, the queue and the model providers."""
-    context = {**_describe_parts("workers", _load_worker_parts()), "providers": describe_providers()}
+    context = {**_describe_parts("workers", load_worker_parts(timezone.now())), "providers": describe_providers()}
     return render(request, "runs/workers.html", context)
 
 
-@require_safe
-@require_permission("runs.view_run")
-def show_worker_changes(request: HttpRequest) -> HttpResponse:
-    """The parts of the page of workers that changed."""
-    return _answer_changes(request, "workers", _load_worker_parts())
-
-
-def _load_worker_parts() -> tuple[Part, ...]:
+def load_worker_parts(_now: datetime) -> tuple[Part, ...]:
+    """The live parts of the page of workers."""
     queue = fetch_queue_state(limit=MAX_SHOWN)
-    silent = sum(worker.state == "silent" for worker in queue.workers)
     figures = {
-        "online": len(queue.workers) - silent,
-        "silent": silent,
-        "running": f"{format_count(queue.in_flight)} / {format_count(queue.slots)}",
-        "queued": _format_backlog(queue, "ready"),
+        **_build_queue_figures(queue),
         "oldest": format_age(queue.oldest_ready),
-        "scheduled": _format_backlog(queue, "later"),
         "blocked": _format_backlog(queue, "waiting"),
     }
     rows = [
-        WorkerRow(
-            worker.host,
-            STATES[worker.state],
-            format_count(worker.in_flight),
-            format_count(worker.slots),
-            worker.pid,
-            worker.version,
-            format_age(worker.running_for),
-            f"{format_age(worker.silent_for)} ago",
-        )
+        {
+            **{name: getattr(worker, name) for name in ("host", "pid", "version", "slots", "in_flight")},
+            "state": STATES[worker.state],
+            "uptime": format_age(worker.running_for),
+            "heartbeat": f"{format_age(worker.silent_for)} ago",
+        }
         for worker in queue.workers
     ]
     return (
@@ -398,9 +391,14 @@ def _load_worker_parts() -> tuple[Part, ...]:
     )
 
 
+PARTS: Mapping[str, Callable[[datetime], tuple[Part, ...]]] = {
+    "overview": load_overview_parts,
+    "workers": load_worker_parts,
+}
+
 urls = [
     path("", show_home, name="home"),
-    path("overview/live", show_overview_changes, name="home-live"),
+    path("overview/live", show_changes, {"page": "overview"}, name="overview-live"),
     path("workers/", show_workers, name="workers"),
-    path("workers/live", show_worker_changes, name="workers-live"),
+    path("workers/live", show_changes, {"page": "workers"}, name="workers-live"),
 ]

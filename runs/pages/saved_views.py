@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Any
 from urllib.parse import parse_qsl
 
 from django.contrib import messages
 from django.contrib.auth.models import AnonymousUser, User
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404, render
-from django.urls import URLPattern, path, reverse
+from django.urls import URLPattern, path
 from django.views.decorators.http import require_POST, require_safe
 
 from runs.facets import list_known_values
@@ -19,68 +19,28 @@ from runs.history.json_lines import show_invisible
 from runs.models import SavedView
 from runs.models.saved_view import MAX_VIEWS, NameTakenError, TooManyViewsError, parse_name
 from runs.pages.access import require_permission
+from runs.pages.addresses import link_runs
 
 
-@dataclass(frozen=True, slots=True)
-class ViewTab:
-    """A view to choose."""
-
-    id: int
-    name: str
-    query: str
-    url: str
-    is_current: bool
-    is_shared: bool
-    shared_by: str
-    """The user who shares it; empty for one's own."""
-
-    @property
-    def is_own(self) -> bool:
-        return not self.shared_by
-
-
-@dataclass(frozen=True, slots=True)
-class ViewTabs:
-    """The user's own views, then those that others share."""
-
-    views: tuple[ViewTab, ...]
-    query: str
-    """The filters of the page."""
-
-    @property
-    def current(self) -> ViewTab | None:
-        return next((view for view in self.views if view.is_current), None)
-
-    @property
-    def can_save(self) -> bool:
-        """Whether the page has filters that the user has not saved."""
-        return bool(self.query) and not any(view.is_own and view.query == self.query for view in self.views)
-
-
-def load_view_tabs(user: User | AnonymousUser, filters: RunFilters, given: Mapping[str, str]) -> ViewTabs:
-    """The views that ``user`` sees. One query.
+def load_views(user: User | AnonymousUser, filters: RunFilters, given: Mapping[str, str]) -> dict[str, Any]:
+    """What the list shows of the views that ``user`` sees: the user's own, then those that others share. One query.
 
     ``given`` is the query that ``filters`` were read from: a view may hold filters that are no longer valid, such as
     the former name of a flow, and is the current one all the same.
     """
-    views = SavedView.objects.seen_by(user.pk or 0)
-    rows = list(views.values_list("pk", "name", "query", "is_shared", "owner", "owner__username"))
+    seen = SavedView.objects.seen_by(user.pk or 0).select_related("owner")
+    rows = list(seen.only("name", "query", "is_shared", "owner__username"))
+    own = [view for view in rows if view.owner_id == user.pk]
+    views = own + [view for view in rows if view.owner_id != user.pk][:MAX_VIEWS]
     written = {name: value for name, value in given.items() if name in PARAMETERS and value}
-    current = next((query for _, _, query, *_ in rows if dict(parse_qsl(query)) == written), filters.to_query())
-    tabs = [
-        ViewTab(
-            id=view_id,
-            name=show_invisible(name),
-            query=query,
-            url=_build_url(query),
-            is_current=query == current,
-            is_shared=is_shared,
-            shared_by="" if owner_id == user.pk else show_invisible(owner),
-        )
-        for view_id, name, query, is_shared, owner_id, owner in rows
-    ]
-    others = [tab for tab in tabs if not tab.is_own]
-    return ViewTabs((*(tab for tab in tabs if tab.is_own), *others[:MAX_VIEWS]), filters.to_query())
+    query = filters.to_query()
+    current = next((view.query for view in rows if dict(parse_qsl(view.query)) == written), query)
+    return {
+        "views": [(view, link_runs(view.query)) for view in views],
+        "current_view": next((view for view in views if view.query == current), None),
+        "query": query,
+        "can_save": bool(query) and all(view.query != query for view in own),
+    }
 
 
 @require_POST
@@ -98,7 +58,7 @@ def save_view(request: HttpRequest) -> HttpResponseRedirect:
         messages.error(request, str(error))
     else:
         messages.success(request, f"The view “{name}” is saved{' and shared with all users' if is_shared else ''}.")
-    return HttpResponseRedirect(_build_url(query))
+    return HttpResponseRedirect(link_runs(query))
 
 
 @require_POST
@@ -108,19 +68,14 @@ def delete_view(request: HttpRequest, view_id: int) -> HttpResponseRedirect:
     view = get_object_or_404(SavedView, pk=view_id, owner=request.user.pk)
     view.delete()
     messages.success(request, f"The view “{show_invisible(view.name)}” is deleted.")
-    return HttpResponseRedirect(_build_url(view.query))
+    return HttpResponseRedirect(link_runs(view.query))
 
 
 @require_safe
 @require_permission("runs.view_run")
 def show_known_values(request: HttpRequest) -> HttpResponse:
     """Values that runs have, which the fields of the filters suggest."""
-    known = [(kind.value, values) for kind, values in list_known_values().items()]
-    return render(request, "runs/filter_values.html", {"known": known})
-
-
-def _build_url(query: str) -> str:
-    return reverse("runs:list") + (f"?{query}" if query else "")
+    return render(request, "runs/filter_values.html", {"known": list_known_values().items()})
 
 
 urls: list[URLPattern] = [

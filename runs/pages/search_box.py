@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import islice
-from typing import NamedTuple
 from urllib.parse import urlencode
 
 from django.contrib.auth.models import AnonymousUser, User
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.urls import NoReverseMatch, path, reverse
+from django.urls import path, reverse
 from django.views.decorators.http import require_safe
 
 from flows.models import Flow
 from runs.filter_fields import parse_run_number
-from runs.history.json_lines import show_invisible
 from runs.models import Run
 from runs.pages.access import require_sign_in
 from runs.pages.badges import STATES
@@ -49,82 +46,60 @@ _PAGES = (
 """Title, name and query of an address, icon, the permission it takes, and further words to find it by."""
 
 
-class Hit(NamedTuple):
-    """One entry of the results: ``hint`` follows its title."""
-
-    title: str
-    hint: str
-    url: str
-    icon: str
+Hit = tuple[str, str, str, str]
+"""One result: title, what follows it, address and icon."""
 
 
 @require_safe
 @require_sign_in
 def show_search(request: HttpRequest) -> HttpResponse:
-    """Where a text may lead: a page of results, or a fragment of it for the dialog. A run number leads to its run."""
+    """Where a text may lead: a page of results, or a part of it for the dialog. A run number leads to its run."""
     text = request.GET.get("q", "").replace("\x00", "").strip()[:MAX_QUERY]
-    is_fragment = request.headers.get("HX-Request") == "true"
-    runs = list(_find_run(text, request.user))
-    if runs and not is_fragment:
-        return redirect(runs[0].url)
-    groups = (
-        ("Runs", runs),
-        ("Flows", list(_find_flows(text, request.user))),
-        ("Pages", list(_find_pages(text, request.user))),
-        ("Docs", list(_find_guides(text))),
-        ("Search", list(_list_searches(text, request.user))),
-    )
-    context = {"q": text, "groups": [group for group in groups if group[1]]}
-    return render(request, f"runs/search_{'results' if is_fragment else 'page'}.html", context)
+    is_part = request.headers.get("HX-Request") == "true"
+    runs: list[Hit] = []
+    groups = [("Pages", _find_pages(text, request.user)), ("Docs", _find_guides(text))]
+    if text and request.user.has_perm("runs.view_run"):
+        runs = _find_run(text)
+        searches: list[Hit] = [
+            (f"Search {what} for", f"“{text}”", f"{reverse(name)}?{urlencode({'q': text})}", "magnifying-glass")
+            for what, name in (("runs", "runs:list"), ("issues", "runs:issues"))
+        ]
+        groups = [("Runs", runs), ("Flows", _find_flows(text)), *groups, ("Search", searches)]
+    if runs and not is_part:
+        return redirect(runs[0][2])
+    return render(request, "runs/search.html", {"q": text, "groups": groups, "is_part": is_part})
 
 
-def _find_run(text: str, user: User | AnonymousUser) -> Iterator[Hit]:
+def _find_run(text: str) -> list[Hit]:
     number = parse_run_number(text)
-    if number is None or not user.has_perm("runs.view_run"):
-        return
-    for title, status in Run.objects.filter(pk=number).values_list("flow__title", "status"):
-        hint = f"{title}, {STATES[status].word.lower()}"
-        yield Hit(f"Run #{number}", hint, reverse("runs:page", args=[number]), "hashtag")
+    found = Run.objects.filter(pk=number).values_list("flow__title", "status") if number is not None else ()
+    return [
+        (f"Run #{number}", f"{title}, {STATES[status].word.lower()}", reverse("runs:page", args=[number]), "hashtag")
+        for title, status in found
+    ]
 
 
-def _find_flows(text: str, user: User | AnonymousUser) -> Iterator[Hit]:
-    if not text or not user.has_perm("runs.view_run"):
-        return
+def _find_flows(text: str) -> list[Hit]:
     flows = Flow.objects.filter(Q(name__icontains=text) | Q(title__icontains=text)).order_by("title", "pk")
-    for name, title in flows.values_list("name", "title")[:MAX_FLOWS]:
-        yield Hit(show_invisible(title), name, reverse("runs:flow", args=[name]), "rectangle-stack")
+    names = flows.values_list("name", "title")[:MAX_FLOWS]
+    return [(title, name, reverse("runs:flow", args=[name]), "rectangle-stack") for name, title in names]
 
 
-def _find_pages(text: str, user: User | AnonymousUser) -> Iterator[Hit]:
+def _find_pages(text: str, user: User | AnonymousUser) -> list[Hit]:
     words = text.lower().split()
+    hits: list[Hit] = []
     for title, name, query, icon, permission, more in _PAGES:
-        is_allowed = not permission or (user.is_staff if permission == _STAFF else user.has_perm(permission))
-        if not is_allowed or not all(word in f"{title} {more}".lower() for word in words):
-            continue
-        if name.startswith("admin:") and not user.is_staff:
-            continue
-        try:
-            yield Hit(title, "", reverse(name) + query, icon)
-        except NoReverseMatch:
-            continue
+        is_allowed = user.is_staff if permission == _STAFF else not permission or user.has_perm(permission)
+        is_meant = all(word in f"{title} {more}".lower() for word in words)
+        if is_allowed and is_meant and (user.is_staff or not name.startswith("admin:")):
+            hits.append((title, "", reverse(name) + query, icon))
+    return hits
 
 
-def _find_guides(text: str) -> Iterator[Hit]:
+def _find_guides(text: str) -> list[Hit]:
     words = text.lower().split()
-    if words:
-        found = (guide for guide in list_guides() if all(word in guide.title.lower() for word in words))
-        yield from (Hit(guide.title, "guide", guide.url, "book-open") for guide in islice(found, MAX_GUIDES))
-
-
-def _list_searches(text: str, user: User | AnonymousUser) -> Iterator[Hit]:
-    if not text or not user.has_perm("runs.view_run"):
-        return
-    for title, name in (("Search runs for", "runs:list"), ("Search issues for", "runs:issues")):
-        try:
-            url = reverse(name)
-        except NoReverseMatch:
-            continue
-        yield Hit(title, f"“{show_invisible(text)}”", f"{url}?{urlencode({'q': text})}", "magnifying-glass")
+    found = (guide for guide in list_guides() if words and all(word in guide.title.lower() for word in words))
+    return [(guide.title, "guide", guide.url, "book-open") for guide in islice(found, MAX_GUIDES)]
 
 
 urls = [path("search/", show_search, name="search")]

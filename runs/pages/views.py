@@ -1,4 +1,4 @@
-"""Pages that show runs. Each view reads one view model and renders it; nothing here changes a row."""
+"""Runs and attempts as JSON documents."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from decimal import Decimal
 from functools import cache
 
 from django import template
@@ -67,6 +68,12 @@ def plural(count: int, noun: str) -> str:
 def retries(count: int) -> str:
     """``1 retry``, ``2 retries``."""
     return "1 retry" if count == 1 else f"{formatting.format_count(count)} retries"
+
+
+@register.filter
+def cost(amount: Decimal | None, unpriced: int = 0) -> str:
+    """US dollars, or a dash; more than that where ``unpriced`` calls are not in it."""
+    return formatting.format_cost(amount, unpriced)
 
 
 @register.filter

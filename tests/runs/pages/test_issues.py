@@ -21,7 +21,7 @@ from flows.models import FlowVersion
 from runs import issue_groups
 from runs.facets import add_facets, list_facets
 from runs.history.issue_links import address_issue
-from runs.models import DailyIssues, PurgedDay, Run
+from runs.models import DailyIssues, PurgedDay, Run, RunStatus
 from runs.pages.issues import MAX_CARDS, PAGE_SIZE, build_issues_url, split_template
 from runs.search import index_runs
 from runs.statistics.counting import count_runs
@@ -253,9 +253,29 @@ class TestIssuesOfAGroup:
         run = make_counted(make_failed(make_hex_issue(severity="low"), make_hex_issue()))
         rows = find_rows_url(get_page(viewer, "/issues/"))
         part = get_page(viewer, rows, headers=HTMX)
-        assert re.findall(r'href="(/runs/[^"]+)"', part) == [f"/runs/{run.pk}/{address_issue(1, 1, 1, page=1)}"]
-        assert read_words(part).endswith("Step 1, attempt 1 red “red” is no hex colour. Failed under 10 s ago")
+        assert re.findall(r'href="(/runs/[^"]+)"', part) == [f"/runs/{run.pk}/{address_issue(1, 1, 1)}"]
+        assert "Step 1, attempt 1 red “red” is no hex colour." in read_words(part)
         assert "<h1>" not in part and "<h1>" in get_page(viewer, rows)
+
+    def test_each_says_what_became_of_it(self, viewer: Client) -> None:
+        kept, fixed = make_hex_issue(path="/kept"), make_hex_issue(path="/fixed")
+        item = make_hex_issue(path="/items/0/colour")
+        first, last = make_attempt(1, 1, "failed", issues=(kept, fixed)), make_attempt(1, 2, "passed", issues=(kept,))
+        make_counted(first, last)
+        make_counted(make_failed(), status=RunStatus.FAILED)
+        make_counted(make_failed(), status=RunStatus.CANCELLED)
+        # Whether the item moved is in the outputs.
+        moved = make_attempt(1, 2, "failed", issues=(make_hex_issue(path="/items/1/colour"),))
+        make_counted(make_attempt(1, 1, "failed", issues=(item,)), moved)
+        url = find_rows_url(get_page(viewer, "/issues/"))
+        fates = re.findall(r'"issue-fate"><span.*?</svg>(.*?)</span>', get_page(viewer, url, headers=HTMX), re.DOTALL)
+        assert fates == [
+            *("Failed", "Failed", "Not checked again", "Kept until the run failed"),
+            *("Kept in the output", "Fixed by attempt 2", "Still there in attempt 2"),
+        ]
+        few = count_queries(viewer, url)
+        make_counted(first, last)
+        assert count_queries(viewer, url) == few <= 10
 
     def test_issues_are_shown_twenty_at_a_time(self, viewer: Client) -> None:
         many = [make_hex_issue(f"c{number}") for number in range(PAGE_SIZE - 1)]
@@ -291,13 +311,13 @@ class TestIssuesOfAGroup:
         ("plain", [("plain", False)]),
         (
             "{item.number}: {{x}} { output.a[0] }!",
-            [("item.number", True), (": {x} ", False), ("output.a[0]", True), ("!", False)],
+            [("item.number", True), (": {", False), ("x}", False), (" ", False), ("output.a[0]", True), ("!", False)],
         ),
         ("broken {", [("broken {", False)]),
     ],
 )
 def test_templates_are_shown_with_their_paths_marked(template: str, pieces: list[tuple[str, bool]]) -> None:
-    assert [tuple(piece) for piece in split_template(template)] == pieces
+    assert split_template(template) == pieces
 
 
 def test_rows_of_before_are_counted_again_by_step() -> None:

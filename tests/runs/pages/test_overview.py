@@ -73,10 +73,14 @@ class TestNow:
         runs = [fail_run("Length") for _ in range(3)]
         other = fail_run("<b>Style</b>")
         refused = make_stored_run(
-            status=RunStatus.ERRORED, end_reason="call_refused", ended_at=timezone.now(), end_sentence="<i>No\u202e key"
+            status=RunStatus.ERRORED,
+            end_reason="call_refused",
+            ended_at=timezone.now(),
+            end_sentence="<i>No\u202e key",
+            blocking_step=1,
         )
         page = get_page(viewer, "/")
-        attempt = "/runs/{}/steps/2/attempts/1/#s2a1-i"
+        attempt = "/runs/{}/steps/2/attempts/1/#i"
         (most, most_url), *rest = list_causes(page)
         assert (most, most_url[:-1]) == ("Length", attempt.format(runs[-1].pk))
         assert re.findall(r"cause-count\">(.*?)<", page) == ["3 runs", "1 run", "1 run"]
@@ -84,6 +88,7 @@ class TestNow:
         assert by_title["&lt;b&gt;Style&lt;/b&gt;"].startswith(attempt.format(other.pk))
         assert by_title["The call failed for good"] == run_address(refused)
         assert "&lt;i&gt;No" in page and "\u202e" not in page
+        assert 'href="/issues/?flow=colour-theme&amp;audit=Length&amp;step=2&amp;period=90d"' in page
 
     def test_only_the_most_frequent_causes_are_shown_at_the_same_price(self, viewer: Client) -> None:
         fail_run("Audit 0")
