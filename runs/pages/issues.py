@@ -79,7 +79,8 @@ Card = Sequence[IssueGroup]
 
 def build_issues_url(flow: str = "", **filters: object) -> str:
     """The address of the issues of a flow, by its name, with further filters; empty ones are left out."""
-    named = {"flow": flow, **dict(sorted(filters.items()))}
+    names = ("version", "audit", "code", "step", "severity", "period")
+    named = {"flow": flow, **{name: filters.get(name) for name in names}}
     return _build_address(urlencode({name: value for name, value in named.items() if value}))
 
 
