@@ -11,21 +11,13 @@ NOTHING = "—"
 """Stands where a number is unknown or doesn't apply."""
 
 GROUP = "\N{NARROW NO-BREAK SPACE}"
-PER_CENT = f"{GROUP}%"
+_PER_CENT = f"{GROUP}%"
 _SMALLEST_COST = Decimal("0.0001")
 
 
 def format_count(count: int) -> str:
     """A whole number in groups of three: ``29 895``."""
     return f"{count:,}".replace(",", GROUP)
-
-
-def format_short_count(count: int) -> str:
-    """A whole number in the least room, for charts: ``812``, ``4.1k``, ``2.4M``."""
-    if count < 1_000:
-        return str(count)
-    # 999,950 and more would round to "1000.0k".
-    return f"{count / 1_000:.1f}k" if count < 999_950 else f"{count / 1_000_000:.1f}M"
 
 
 def format_cost(cost: Decimal | None, unpriced: int = 0) -> str:
@@ -94,10 +86,10 @@ def format_share(share: float | None) -> str:
         return NOTHING
     percent = round(100 * share)
     if percent == 100 and share < 1:
-        return f"over 99{PER_CENT}"
+        return f"over 99{_PER_CENT}"
     if percent == 0 and share > 0:
-        return f"under 1{PER_CENT}"
-    return f"{percent}{PER_CENT}"
+        return f"under 1{_PER_CENT}"
+    return f"{percent}{_PER_CENT}"
 
 
 def format_mean(mean: float | None) -> str:
@@ -110,10 +102,13 @@ def format_mean(mean: float | None) -> str:
 
 
 def format_large(count: int | None) -> str:
-    """A count that may be long: in groups of three below 100,000, short above; ``—`` if unknown."""
+    """A count that may be long: in groups of three below 100,000, as ``812.4k`` or ``2.4M`` above; ``—`` if unknown."""
     if count is None:
         return NOTHING
-    return format_count(count) if count < 100_000 else format_short_count(count)
+    if count < 100_000:
+        return format_count(count)
+    # 999,950 and more would round to "1000.0k".
+    return f"{count / 1_000:.1f}k" if count < 999_950 else f"{count / 1_000_000:.1f}M"
 
 
 @dataclass(frozen=True, slots=True)

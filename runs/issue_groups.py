@@ -26,7 +26,7 @@ from flows.engine.json_values import resolve_pointer
 from flows.models import Flow
 from runs.filter_fields import NumberField, parse_run_number
 from runs.filters import RunFilter, RunFilters, has_row, one_of
-from runs.history.lifecycle import Judged, StepIssues, StepTrace
+from runs.history.lifecycle import Judged, StepIssues
 from runs.models import Attempt, DailyIssues, DailyRuns, Issue, Run
 from runs.paging import Found, Stream, check, fetch_position, scan
 from runs.search import SearchQuery, fetch_matching_among, fetch_matching_ids, parse_search
@@ -354,8 +354,7 @@ def trace_issues(issues: Collection[FoundIssue]) -> dict[int, tuple[str, str]]:
     judged: dict[int, list[Judged]] = {}
     for attempt in attempts.only("step_id", "number", "outcome").order_by("number"):
         judged.setdefault(attempt.step_id, []).append((attempt, listed.get(attempt.pk, ())))
-    traces = {step: StepTrace(step, own) for step, own in judged.items()}
-    traced = {step: trace.finish({}) for step, trace in traces.items() if not trace.moving}
+    traced = {step: found for step, own in judged.items() if not (found := StepIssues(step, own)).moving}
     return {issue.pk: _find_fate(issue, traced[issue.step_id]) for issue in issues if issue.step_id in traced}
 
 

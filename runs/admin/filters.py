@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from flows.engine.history import Severity
 from flows.models import Flow, FlowVersion
-from runs.history.json_lines import show_invisible
+from runs.history.texts import show_invisible
 from runs.models import Issue
 from runs.models.history import OUTCOME_CHOICES
 

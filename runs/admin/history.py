@@ -20,7 +20,8 @@ from django.utils.safestring import SafeString
 from django.utils.text import slugify
 
 from runs import formatting
-from runs.history.json_lines import list_json, show_invisible
+from runs.history.json_lines import list_json
+from runs.history.texts import show_invisible
 from runs.models import Run
 
 MAX_LISTED = 10_000

@@ -21,7 +21,7 @@ from runs.admin import filters
 from runs.admin.filters import ChoiceFilter, IssueSeverityFilter, IssueTextFilter, OutcomeFilter, filter_by
 from runs.admin.history import HistoryAdmin, column, document, section
 from runs.history.issue_links import address_attempt
-from runs.history.json_lines import show_invisible
+from runs.history.texts import show_invisible
 from runs.models import Attempt, EndReason, Issue, Run, RunStatus
 from runs.pages.attempt_view import count_severities, find_state, list_counts, view_attempt
 from runs.pages.badges import STATES

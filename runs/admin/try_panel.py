@@ -34,7 +34,8 @@ from flows.throttle import limit_rate
 from runs import models
 from runs.audit_log.events import AuditAction, log_audit_event
 from runs.formatting import format_cost
-from runs.history.json_lines import list_json, show_invisible
+from runs.history.json_lines import list_json
+from runs.history.texts import show_invisible
 from runs.models import Run
 from runs.pages.attempt_view import view_attempt
 from runs.pages.badges import STATES

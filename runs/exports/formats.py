@@ -21,7 +21,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 from flows.engine.json_values import dump_json
 from runs.documents.loading import dump_without_addresses, load_runs
 from runs.documents.run import RunParts
-from runs.history.json_lines import show_invisible
+from runs.history.texts import show_invisible
 from runs.models import Run
 from runs.statistics.counting import fetch_asked_models
 

@@ -6,23 +6,23 @@ Derived from the step's definition and the stored issues alone; ``flows.engine.j
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from flows.engine.expression_functions import FUNCTIONS
 from flows.engine.history import Outcome, Severity
 from flows.engine.json_values import dump_line, resolve_pointer, shorten
 from flows.engine.judging import AUDIT_ERROR, build_type_audit
 from flows.engine.plugins import PREFIX
-from flows.engine.rule_explanation import PassRule, format_sum
+from flows.engine.rule_explanation import PassRule, RuleExplanation, format_sum
 from flows.engine.spec import AuditSpec, StepSpec
 from runs import models
 from runs.attempt_rules import Check, find_check, find_reached
 from runs.formatting import format_count, format_plural
 from runs.history.issue_links import find_pages, show_place
-from runs.history.json_lines import show_invisible
-from runs.history.texts import SHORT_TEXT, cut_text
+from runs.history.texts import SHORT_TEXT, cut_text, show_invisible
 
 BLOCKS = "Blocks"
 WARNS = "Warns"
@@ -32,14 +32,6 @@ MAX_RULE_LENGTH = 1_000
 """Characters of a pass rule that are shown."""
 _VALUE_LENGTH = 48
 
-_LOOKS = {
-    "passed": ("Passed", "check-circle", "passed"),
-    "failed": ("Failed", "x-circle", "failed"),
-    "warned": ("Warned", "exclamation-triangle", "errored"),
-    "error": ("Could not be evaluated", "bolt-slash", "errored"),
-    "unreached": ("Not reached", "minus-circle", "quiet"),
-}
-"""Word, icon and tone of each state of a check."""
 _OF_RULE = frozenset({"not_accepted", AUDIT_ERROR})
 """Codes of issues that a pass rule leads to; it doesn't read them."""
 _MEMBER = re.compile(r"\.\s*([A-Za-z_]\w*)", re.ASCII)
@@ -47,6 +39,23 @@ _ALWAYS_READ = frozenset({"code", "severity", "description", "audit", "path"})
 """Fields of issues that a page with thousands of them has, too."""
 _CLEANED = "cleaned_output"
 _SANITIZER_ERROR = "sanitizer_error"
+
+
+class Look(NamedTuple):
+    """How a state of a check is shown."""
+
+    word: str
+    icon: str
+    tone: str
+
+
+_LOOKS = {
+    "passed": Look("Passed", "check-circle", "passed"),
+    "failed": Look("Failed", "x-circle", "failed"),
+    "warned": Look("Warned", "exclamation-triangle", "errored"),
+    "error": Look("Could not be evaluated", "bolt-slash", "errored"),
+    "unreached": Look("Not reached", "minus-circle", "quiet"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,33 +79,15 @@ class CheckRow:
     role: str
     """``Blocks`` or ``Warns``; empty where that can't be known."""
     found: str = ""
-    values: tuple[FoundValue, ...] = ()
+    values: Sequence[FoundValue] = ()
     more: int = 0
     """Issues with a place that are not shown."""
     weight: str = ""
     """What it adds to the sum of the pass rule: ``2 + 2``."""
 
     @property
-    def word(self) -> str:
-        return _LOOKS[self.state][0]
-
-    @property
-    def icon(self) -> str:
-        return _LOOKS[self.state][1]
-
-    @property
-    def tone(self) -> str:
-        return _LOOKS[self.state][2]
-
-
-@dataclass(frozen=True, slots=True)
-class RuleCondition:
-    """One condition of a pass rule with its values; ``word`` is ``yes``, ``no`` or empty."""
-
-    text: str
-    values: str
-    word: str
-    joined_by: str
+    def look(self) -> Look:
+        return _LOOKS[self.state]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +96,8 @@ class RuleRow(CheckRow):
 
     text: str = ""
     is_python: bool = False
-    conditions: tuple[RuleCondition, ...] = ()
+    explanation: RuleExplanation | None = None
+    """Its conditions with their values; None where these are not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +136,7 @@ def build_checklist(
 
 class _Building:
     def __init__(
-        self,
-        step: StepSpec,
-        outcome: Outcome,
-        issues: Sequence[models.Issue],
-        output: Any,
-        prefix: str,
+        self, step: StepSpec, outcome: Outcome, issues: Sequence[models.Issue], output: Any, prefix: str
     ) -> None:
         self.step = step
         self.outcome = outcome
@@ -161,125 +148,109 @@ class _Building:
         """What was replaced before anything was checked."""
         self.issues = [issue for issue in issues if issue.code != _CLEANED or issue.audit]
         self.rule: PassRule | None = None
-        self.explanation = None
+        """The custom pass rule, as far as its values are known."""
+        self.explanation: RuleExplanation | None = None
         text = step.pass_expression
         is_brief = any("context" in issue.get_deferred_fields() for issue in issues)
         is_known = text is not None and not (is_brief and set(_MEMBER.findall(text)) - FUNCTIONS.keys() - _ALWAYS_READ)
         if self.reached is Check.AUDITS and text is not None and is_known and not text.startswith(PREFIX):
             judged = [_dump_issue(issue) for issue in self.issues if issue.audit or issue.code not in _OF_RULE]
-            self.rule = PassRule(text, {"issues": judged} | ({} if output is None else {"output": output}))
-            explanation = self.rule.explain()
+            rule = PassRule(text, {"issues": judged} | ({} if output is None else {"output": output}))
+            explanation = rule.explain()
             # What is stored may be less than what was judged: redacted, or partly removed.
             if explanation and explanation.result == (outcome == Outcome.PASSED):
-                self.explanation = explanation
+                self.rule, self.explanation = rule, explanation
 
     def build(self, has_type_audit: bool) -> Checklist:
         checks = [*self.list_own_checks(), *self.list_audits(has_type_audit)]
         rule = self.explain_rule()
         every = [*checks, rule] if rule else checks
-        counts = [(word, sum(check.state in states for check in every)) for word, states in _SUMMARY]
-        parts = [f"{format_count(count)} {word}" for word, count in counts if count]
+        counts = Counter(check.state for check in every)
+        parts = [f"{format_count(counts[name])} {look.word.lower()}" for name, look in _LOOKS.items() if counts[name]]
         return Checklist(
             title="Why it passed" if self.outcome is Outcome.PASSED else "Why it failed",
             summary=f"{format_plural(len(every), 'check')}: {', '.join(parts)}",
             checks=tuple(checks),
             rule=rule,
             has_weights=any(check.weight for check in every),
-            weights=_WEIGHTS if self.explanation and "weight(" in (self.step.pass_expression or "") else "",
+            weights=_WEIGHTS if self.rule and "weight(" in (self.step.pass_expression or "") else "",
         )
 
-    def list_own_checks(self) -> list[CheckRow]:
+    def list_own_checks(self) -> Iterator[CheckRow]:
         """What the engine itself checks, before any audit."""
         step = self.step
-        of_reading = "Computed output" if step.is_local else "Tool call"
-        rows = [self.check(of_reading, Check.READ, self.find_own(Check.READ), self.describe_notes())]
+        read = f"{format_plural(len(self.notes), 'place')} replaced" if self.notes else "Readable"
+        first = self.check("Computed output" if step.is_local else "Tool call", Check.READ, read)
+        yield first
         if step.output_sanitizer is not None:
             faults = [issue for issue in self.issues if issue.code == _SANITIZER_ERROR and not issue.audit]
-            is_unread = rows[0].state == "failed"
-            state = "error" if faults and self.outcome is Outcome.INVALID else "unreached" if is_unread else "passed"
-            rows.append(CheckRow("Output sanitizer", state, BLOCKS, self.describe_first(faults)))
+            is_broken = faults and self.outcome is Outcome.INVALID
+            state = "error" if is_broken else "unreached" if first.state == "failed" else "passed"
+            yield CheckRow("Output sanitizer", state, BLOCKS, _describe_first(faults))
         if step.output_schema is not None:
-            rows.append(self.check("Output schema", Check.SCHEMA, self.find_own(Check.SCHEMA), "Valid"))
+            yield self.check("Output schema", Check.SCHEMA, "Valid")
         if step.output_type is not None:
-            name = f"Output type {show_invisible(step.output_type)}"
-            rows.append(self.check(name, Check.TYPE, self.find_own(Check.TYPE), "Valid"))
-        return rows
+            yield self.check(f"Output type {show_invisible(step.output_type)}", Check.TYPE, "Valid")
 
-    def find_own(self, check: Check) -> list[models.Issue]:
-        """The issues by which the engine refused the output at a check."""
-        if self.outcome is not Outcome.INVALID:
-            return []
-        found = [issue for issue in self.issues if not issue.audit and issue.code != _SANITIZER_ERROR]
-        return [issue for issue in found if find_check(self.outcome, issue.code) is check]
-
-    def describe_notes(self) -> str:
-        return f"{format_plural(len(self.notes), 'place')} replaced" if self.notes else "Readable"
-
-    @staticmethod
-    def describe_first(faults: Sequence[models.Issue]) -> str:
-        return str(cut_text(faults[0].description, SHORT_TEXT)) if faults else ""
-
-    def check(self, name: str, check: Check, found: Sequence[models.Issue], fine: str) -> CheckRow:
+    def check(self, name: str, check: Check, fine: str) -> CheckRow:
+        """A check of the engine, with the issues by which it refused the output there."""
         if self.reached < check:
             return CheckRow(name, "unreached", BLOCKS)
+        own = [issue for issue in self.issues if not issue.audit and issue.code != _SANITIZER_ERROR]
+        found = [issue for issue in own if find_check(self.outcome, issue.code) is check]
         if not found:
             return CheckRow(name, "passed", BLOCKS, fine)
         values, more = self.list_values(found)
-        words = format_plural(len(found), "issue") if values else self.describe_first(found)
+        words = format_plural(len(found), "issue") if values else _describe_first(found)
         return CheckRow(name, "failed", BLOCKS, words, values, more)
 
-    def list_audits(self, has_type_audit: bool) -> list[CheckRow]:
+    def list_audits(self, has_type_audit: bool) -> Iterator[CheckRow]:
         by_audit: dict[str, list[models.Issue]] = {}
         for issue in self.issues:
             by_audit.setdefault(issue.audit, []).append(issue)
-        audits = list(self.step.audits)
         of_type = self.step.output_type
         if of_type is not None and (has_type_audit or of_type in by_audit):
-            audits.insert(0, build_type_audit(of_type))
-        return [self.check_audit(audit, by_audit.get(audit.name, ())) for audit in audits]
+            yield self.check_audit(build_type_audit(of_type), by_audit.get(of_type, ()))
+        for audit in self.step.audits:
+            yield self.check_audit(audit, by_audit.get(audit.name, ()))
 
     def check_audit(self, audit: AuditSpec, found: Sequence[models.Issue]) -> CheckRow:
         name = show_invisible(audit.name)
-        role = self.find_role(audit, found)
+        issues = [_dump_issue(issue) for issue in found]
+        severities = [Severity(issue.severity) for issue in found]
+        example = {"code": audit.name, "severity": audit.severity.value, "description": "", "audit": audit.name}
+        one = issues[:1] or [{**example, "path": None, "context": {}, "suggestions": []}]
+        # Whether one issue is enough to fail the output.
+        passes = self.passes_with(audit, [audit.severity, *severities], one)
+        role = "" if passes is None else WARNS if passes else BLOCKS
         if self.reached < Check.AUDITS:
             return CheckRow(name, "unreached", role)
-        weight = ""
-        if self.rule is not None and self.explanation is not None:
-            numbers = self.rule.list_weights([_dump_issue(issue) for issue in found])
-            weight = "" if numbers is None else format_sum(numbers)
+        weight = self.weigh(issues)
         if not found:
             return CheckRow(name, "passed", role, "No issues", weight=weight)
         faults = [issue for issue in found if issue.code == AUDIT_ERROR]
         if faults:
-            return CheckRow(name, "error", role, self.describe_first(faults), weight=weight)
+            return CheckRow(name, "error", role, _describe_first(faults), weight=weight)
+        passes = self.passes_with(audit, severities, issues)
+        is_refused = self.outcome is Outcome.FAILED if passes is None else not passes
         values, more = self.list_values(found)
-        state = "failed" if self.is_refused_by(audit, found) else "warned"
-        return CheckRow(name, state, role, format_plural(len(found), "issue"), values, more, weight)
+        words = format_plural(len(found), "issue")
+        return CheckRow(name, "failed" if is_refused else "warned", role, words, values, more, weight)
 
-    def find_role(self, audit: AuditSpec, found: Sequence[models.Issue]) -> str:
-        """Whether one issue of an audit is enough to fail the output: by its own criterion, or by the pass rule."""
+    def passes_with(
+        self, audit: AuditSpec, severities: Sequence[Severity], issues: Sequence[Mapping[str, Any]]
+    ) -> bool | None:
+        """Whether an output with just these issues of an audit passes; None if that is not known."""
         if self.step.pass_expression is None:
-            threshold = audit.threshold
-            severities = [audit.severity, *(Severity(issue.severity) for issue in found)]
-            return WARNS if threshold is None or max(severities) < threshold else BLOCKS
-        if self.rule is None or self.explanation is None:
-            return ""
-        example = {"code": audit.name, "severity": audit.severity.value, "description": "", "audit": audit.name}
-        issue = _dump_issue(found[0]) if found else {**example, "path": None, "context": {}, "suggestions": []}
-        passes = self.rule.passes_with([issue])
-        return "" if passes is None else WARNS if passes else BLOCKS
+            return audit.threshold is None or max(severities) < audit.threshold
+        return self.rule.passes_with(issues) if self.rule else None
 
-    def is_refused_by(self, audit: AuditSpec, found: Sequence[models.Issue]) -> bool:
-        """Whether what an audit found is enough by itself to fail the output."""
-        if self.step.pass_expression is None:
-            threshold = audit.threshold
-            return threshold is not None and max(Severity(issue.severity) for issue in found) >= threshold
-        passes = None
-        if self.rule is not None and self.explanation is not None:
-            passes = self.rule.passes_with([_dump_issue(issue) for issue in found])
-        return self.outcome is Outcome.FAILED if passes is None else not passes
+    def weigh(self, issues: Sequence[Mapping[str, Any]], *, is_total: bool = False) -> str:
+        """What issues add to the sum of the pass rule; empty if it has none."""
+        numbers = self.rule.list_weights(issues) if self.rule else None
+        return "" if numbers is None else format_sum([sum(numbers)] if is_total else numbers)
 
-    def list_values(self, found: Sequence[models.Issue]) -> tuple[tuple[FoundValue, ...], int]:
+    def list_values(self, found: Sequence[models.Issue]) -> tuple[Sequence[FoundValue], int]:
         """The first places that issues are about, and how many more there are."""
         placed = [issue for issue in found if issue.path is not None]
         values = []
@@ -288,10 +259,9 @@ class _Building:
                 value = shorten(_format(resolve_pointer(self.output, issue.path or "")), _VALUE_LENGTH)
             except (LookupError, ValueError):
                 value = ""
-            is_near = issue.position not in self.pages
-            href = f"#{self.prefix}i{issue.position}" if is_near else ""
+            href = "" if issue.position in self.pages else f"#{self.prefix}i{issue.position}"
             values.append(FoundValue(href, issue.severity, show_place(issue), show_invisible(value)))
-        return tuple(values), len(placed) - len(values)
+        return values, len(placed) - len(values)
 
     def explain_rule(self) -> RuleRow | None:
         """The custom pass rule of the step."""
@@ -303,34 +273,19 @@ class _Building:
         if self.reached < Check.AUDITS:
             return RuleRow("Pass rule", "unreached", BLOCKS, text=shown, is_python=is_python)
         faults = [issue for issue in self.issues if issue.code == AUDIT_ERROR and not issue.audit]
-        state = "error" if faults else "passed" if self.outcome is Outcome.PASSED else "failed"
-        found = self.describe_first(faults) or ("Accepts the output" if state == "passed" else "Refuses the output")
-        conditions: tuple[RuleCondition, ...] = ()
-        weight = ""
-        if self.rule is not None and self.explanation is not None and not faults:
-            joined_by = self.explanation.joined_by
-            conditions = tuple(
-                RuleCondition(
-                    str(cut_text(condition.text, SHORT_TEXT)),
-                    show_invisible(condition.values),
-                    "" if condition.holds is None else "yes" if condition.holds else "no",
-                    joined_by if position else "",
-                )
-                for position, condition in enumerate(self.explanation.conditions)
-            )
-            numbers = self.rule.list_weights([_dump_issue(issue) for issue in self.issues if issue.audit])
-            weight = "" if numbers is None else format_sum([sum(numbers)])
-        return RuleRow("Pass rule", state, BLOCKS, found, (), 0, weight, shown, is_python, conditions)
+        if faults or self.explanation is None:
+            state = "error" if faults else "passed" if self.outcome is Outcome.PASSED else "failed"
+            found = _describe_first(faults) or ("Accepts the output" if state == "passed" else "Refuses the output")
+            return RuleRow("Pass rule", state, BLOCKS, found, text=shown, is_python=is_python)
+        weight = self.weigh([_dump_issue(issue) for issue in self.issues if issue.audit], is_total=True)
+        return RuleRow("Pass rule", self.outcome.value, BLOCKS, weight=weight, text=shown, explanation=self.explanation)
 
 
-_SUMMARY = (
-    ("passed", ("passed",)),
-    ("failed", ("failed",)),
-    ("warned", ("warned",)),
-    ("could not be evaluated", ("error",)),
-    ("not reached", ("unreached",)),
-)
 _WEIGHTS = " · ".join(f"{severity.value} {severity.weight}" for severity in Severity).capitalize()
+
+
+def _describe_first(faults: Sequence[models.Issue]) -> str:
+    return str(cut_text(faults[0].description, SHORT_TEXT)) if faults else ""
 
 
 def _dump_issue(issue: models.Issue) -> Mapping[str, Any]:

@@ -1,21 +1,25 @@
-"""Issues on the page of a run: how they are named and linked, and on which page of an attempt's issues each stands."""
+"""Issues on the page of a run: how they are named and linked, on which page each stands, and what calls hid of them."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import islice
 from urllib.parse import urljoin
 
+from flows.engine.json_values import shorten
+from flows.engine.prompt import select_issues
+from flows.engine.spec import FlowSpec
 from runs import models
-from runs.history.json_lines import show_invisible
+from runs.history.texts import show_invisible
 
 SEVERITY_NAMES = ("critical", "high", "medium", "low")
 """The most severe first: the order in which pages list issues."""
 
 MAX_LINKS = 20
 """Issues that are named where they don't stand; it is said how many more there are."""
+MAX_LISTED_ISSUES = 200
+"""Issues of one attempt that are shown together; further ones are on further pages."""
 MAX_PLACE_LENGTH = 80
 """Characters of a pointer that a link shows."""
 
@@ -35,14 +39,8 @@ class IssueLink:
 
 def link_issue(step: int, number: int, issue: models.Issue, page: int = 1) -> IssueLink:
     """The link to an issue of attempt ``number`` of ``step``, which stands on this ``page`` of its issues."""
-    return IssueLink(
-        address=address_issue(step, number, issue.position, page),
-        severity=issue.severity,
-        title=name_issue(issue),
-        place=show_place(issue),
-        step=step,
-        number=number,
-    )
+    address = address_issue(step, number, issue.position, page)
+    return IssueLink(address, issue.severity, name_issue(issue), show_place(issue), step, number)
 
 
 def name_issue(issue: models.Issue) -> str:
@@ -52,8 +50,7 @@ def name_issue(issue: models.Issue) -> str:
 
 def show_place(issue: models.Issue) -> str:
     """The pointer of an issue, cut where it is long; empty where it has none."""
-    path = show_invisible(issue.path or "")
-    return path if len(path) <= MAX_PLACE_LENGTH else f"{path[: MAX_PLACE_LENGTH - 1]}…"
+    return shorten(show_invisible(issue.path or ""), MAX_PLACE_LENGTH)
 
 
 def anchor_attempt(step: int, number: int) -> str:
@@ -81,12 +78,6 @@ def join_address(run_url: str, address: str) -> str:
     return urljoin(run_url, address) if run_url else address
 
 
-MAX_LISTED_ISSUES = 200
-"""Issues of one attempt that are shown together; further ones are on further pages."""
-
-_RANKS = {name: rank for rank, name in enumerate(SEVERITY_NAMES)}
-
-
 @dataclass(frozen=True, slots=True)
 class IssuePages:
     """Which issues of an attempt with too many for one page are shown: ``first`` to ``last`` of ``whole``."""
@@ -104,8 +95,7 @@ class IssuePages:
 
 def list_page(issues: Sequence[models.Issue], page: int = 1) -> Sequence[models.Issue]:
     """The issues of an attempt that stand on one of their pages."""
-    ordered = sorted(issues, key=lambda issue: (_RANKS[issue.severity], issue.position))
-    return ordered[(page - 1) * MAX_LISTED_ISSUES : page * MAX_LISTED_ISSUES]
+    return _sort(issues)[(page - 1) * MAX_LISTED_ISSUES : page * MAX_LISTED_ISSUES]
 
 
 def count_page(page: int, shown: int, whole: int) -> IssuePages | None:
@@ -115,18 +105,58 @@ def count_page(page: int, shown: int, whole: int) -> IssuePages | None:
 
 
 def find_pages(issues: Collection[models.Issue]) -> Mapping[int, int]:
-    """The page of each issue of an attempt by its position, without those of the first.
-
-    ``issues`` are all of them, in the order of their positions.
-    """
+    """The page of each issue of an attempt by its position, without those of the first; ``issues`` are all of them."""
     if len(issues) <= MAX_LISTED_ISSUES:
         return {}
-    counts = Counter(issue.severity for issue in issues)
-    places = dict(zip(SEVERITY_NAMES, accumulate((counts[name] for name in SEVERITY_NAMES), initial=0), strict=False))
-    pages = {}
-    for issue in issues:
-        place = places[issue.severity]
-        places[issue.severity] += 1
-        if place >= MAX_LISTED_ISSUES:
-            pages[issue.position] = place // MAX_LISTED_ISSUES + 1
-    return pages
+    further = islice(enumerate(_sort(issues)), MAX_LISTED_ISSUES, None)
+    return {issue.position: place // MAX_LISTED_ISSUES + 1 for place, issue in further}
+
+
+def _sort(issues: Iterable[models.Issue]) -> list[models.Issue]:
+    """The most severe first, as pages list them."""
+    return sorted(issues, key=lambda issue: (SEVERITY_NAMES.index(issue.severity), issue.position))
+
+
+@dataclass(frozen=True, slots=True)
+class ToldFeedback:
+    """What one call did not show of the attempts before it."""
+
+    severity_filter: str
+    hidden: int
+    """How many issues the filter kept from the model."""
+    hidden_issues: tuple[IssueLink, ...]
+    """The first ``MAX_LINKS`` of them, in the order of the attempts."""
+
+    @property
+    def more_hidden(self) -> int:
+        """How many of them are not named."""
+        return self.hidden - len(self.hidden_issues)
+
+
+def find_told_feedback(
+    spec: FlowSpec, step: int, rows: Sequence[models.Attempt], issues: Mapping[int, Sequence[models.Issue]]
+) -> dict[int, ToldFeedback]:
+    """What the calls of one step hid, by the attempt's number; nothing for a local step, which calls no model.
+
+    ``rows`` are attempts of the run in order of step and number, ``issues`` those of all of them by their keys. Follows
+    the rule of the prompt, by the definition and the issues alone: no requests are read.
+    """
+    definition = spec.step(step)
+    if definition.is_local:
+        return {}
+    minimum = definition.issue_severity_filter
+    order = [*(position for position in definition.include_results if position < step), step]
+    found: dict[int, ToldFeedback] = {}
+    count = 0
+    links: list[IssueLink] = []
+    for row in (row for position in order for row in rows if row.step.index == position):
+        if row.step.index == step:
+            found[row.number] = ToldFeedback(minimum.value, count, tuple(links))
+        own = issues.get(row.pk, ())
+        told = {one.position for one in select_issues(spec.step(row.step.index), row.outcome, own, minimum)}
+        hidden = [issue for issue in own if issue.position not in told]
+        count += len(hidden)
+        if named := hidden[: MAX_LINKS - len(links)]:
+            pages = find_pages(own)
+            links += [link_issue(row.step.index, row.number, one, pages.get(one.position, 1)) for one in named]
+    return found

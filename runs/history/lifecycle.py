@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -16,18 +16,16 @@ from runs.history.issue_links import (
     IssueLink,
     address_attempt,
     address_issue,
-    anchor_attempt,
     anchor_issue,
     find_pages,
     link_issue,
     show_place,
 )
-from runs.history.matching import Arrival, JudgedAttempt, Sighting, Track, judge_attempt, trace_findings
+from runs.history.matching import JudgedAttempt, Sighting, Track, judge_attempt, trace_findings
 from runs.history.pairing import ItemMoves
 
 _MOST_COUNTED = 6
 """Attempts that are named with their issues; of more it is said how many there are."""
-_RANKS = {name: rank for rank, name in enumerate(SEVERITY_NAMES)}
 
 Judged = tuple[models.Attempt, Sequence[models.Issue]]
 """An attempt with its issues."""
@@ -35,10 +33,10 @@ Judged = tuple[models.Attempt, Sequence[models.Issue]]
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """One thing that became of an issue. ``words`` go on with ``linked``, which leads to ``address``, and ``rest``."""
+    """What became of issues: ``words`` go on with ``linked``, which leads to ``address``, and ``rest``."""
 
     kind: str
-    """``introduced``, ``persisted``, ``returned``, ``fixed``, ``remains`` or ``unlisted``."""
+    """``introduced``, ``persisted``, ``returned``, ``fixed``, ``remains``, ``unlisted``; ``summary`` of several."""
     words: str
     linked: str = ""
     address: str = ""
@@ -55,21 +53,8 @@ class Lifecycle:
 
     anchor: str
     """Of the issue."""
-    state: str
-    """``introduced``, ``persisted`` or ``returned``."""
-    fixed_by: int | None
-    """The attempt that fixed it; None if it was found again, or not looked for since."""
     marks: tuple[Mark, ...]
-    """The same for readers: at most one for how it came, and one for what became of it."""
-
-
-@dataclass(frozen=True, slots=True)
-class SummaryPart:
-    """So many issues that had the same course: ``words`` go on with ``linked``, which leads to ``anchor``."""
-
-    words: str
-    linked: str = ""
-    anchor: str = ""
+    """At most one for how it came, and one for what became of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,45 +63,68 @@ class FixedIssues:
 
     links: tuple[IssueLink, ...]
     """The gravest ``MAX_LINKS``."""
-    counts: Mapping[str, int]
-    """How many there are, by severity."""
-
-    @property
-    def more(self) -> int:
-        """How many are not among ``links``."""
-        return sum(self.counts.values()) - len(self.links)
+    more: int
+    """How many are not among them."""
 
 
-@dataclass(frozen=True, slots=True)
 class StepIssues:
     """The issues of a step, traced over its attempts. What is told of each is put in words when somebody asks."""
 
-    step: int = 0
-    parts: tuple[SummaryPart, ...] = ()
-    """The sentence for the head of the step: “4 issues: ”, “3 fixed by attempt 2”, “, 1 persisted”."""
-    compared_in: int = 0
-    """The first attempt that there is one to compare with: before it ended, the page told nothing."""
-    sightings: Mapping[int, Sighting] = field(default_factory=dict)
-    """By the key of the issue's row; empty while there is nothing to compare."""
-    fixed: Mapping[int, Sequence[Sighting]] = field(default_factory=dict)
-    """What an attempt fixed, by its number: the issues where they were found last."""
-    pages: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
-    """By attempt the pages of issues that stand on further ones, by their positions."""
+    def __init__(
+        self,
+        step: int = 0,
+        attempts: Iterable[Judged] = (),
+        outputs: Mapping[int, Any] | None = None,
+        *,
+        has_texts: bool = True,
+    ) -> None:
+        """Trace the issues of the attempts of step ``step``, in their order; ``matching`` has the rules.
 
-    @property
-    def summary(self) -> str:
-        """The sentence as plain text; empty if there were no issues."""
-        return "".join(part.words + part.linked for part in self.parts)
+        ``outputs`` are those of attempts that are ``moving``, by their numbers, as far as they are known. Without
+        texts, which retention removes with the paths, different issues look like one: they are counted only.
+        """
+        self.step = step
+        read = (judge_attempt(row.number, row.outcome, issues) for row, issues in attempts)
+        judged = [attempt for attempt in read if attempt is not None]
+        asked: list[int] = []
+
+        @cache
+        def find_moves(old: int, new: int) -> ItemMoves | None:
+            asked.append(old)
+            return ItemMoves(outputs[old], outputs[new]) if outputs and old in outputs and new in outputs else None
+
+        # With nothing to compare with, that all is new goes without saying.
+        is_traced = has_texts and len(judged) > 1
+        tracks = trace_findings(judged, find_moves) if is_traced else []
+        self.parts = _summarise(step, tracks, judged[-1].number) if is_traced else _count(step, judged)
+        """The sentence for the head of the step: “4 issues: ”, “3 fixed by attempt 2”, “, 1 persisted”."""
+        self.moving = {
+            attempt.number
+            for attempt in judged
+            if asked and attempt.number >= min(asked) and any(one.shape is not None for one in attempt.findings)
+        }
+        """The numbers of attempts whose outputs may show that an issue moved with its item."""
+        self.fixed: dict[int, list[Sighting]] = {}
+        """What an attempt fixed, by its number: the issues where they were found last."""
+        self._sightings: dict[int, Sighting] = {}
+        """By the key of the issue's row."""
+        for sighting in (sighting for track in tracks for sighting in track.sightings):
+            self._sightings[sighting.finding.issue.pk] = sighting
+            if sighting.fixed_by is not None:
+                self.fixed.setdefault(sighting.fixed_by, []).append(sighting)
+        self._compared_in = judged[1].number if is_traced else 0
+        """The first attempt that there is one to compare with: before it ended, the page told nothing."""
+        self._pages = {one.number: find_pages([finding.issue for finding in one.findings]) for one in judged}
 
     def find_lifecycle(self, key: int) -> Lifecycle | None:
         """What became of the issue whose row has this key; None while that can't be told."""
-        sighting = self.sightings.get(key)
+        sighting = self._sightings.get(key)
         return None if sighting is None else self._describe(sighting)
 
     def list_news(self, number: int) -> Iterator[Lifecycle]:
         """Issues on the page of the run of which attempts from ``number`` on tell something that was not known."""
-        for sighting in self.sightings.values():
-            if sighting.number < number <= max(sighting.told_by, self.compared_in) and self._find_page(sighting) == 1:
+        for sighting in self._sightings.values():
+            if sighting.number < number <= max(sighting.told_by, self._compared_in) and self._find_page(sighting) == 1:
                 yield self._describe(sighting)
 
     def list_fixed(self, number: int) -> FixedIssues | None:
@@ -124,161 +132,62 @@ class StepIssues:
         fixed = self.fixed.get(number, ())
         if not fixed:
             return None
-        counts = Counter(sighting.finding.issue.severity for sighting in fixed)
-        gravest = sorted(fixed, key=lambda sighting: _RANKS[sighting.finding.issue.severity])[:MAX_LINKS]
-        return FixedIssues(tuple(map(self._link, gravest)), counts)
+        gravest = sorted(fixed, key=lambda sighting: SEVERITY_NAMES.index(sighting.finding.issue.severity))[:MAX_LINKS]
+        links = tuple(link_issue(self.step, one.number, one.finding.issue, self._find_page(one)) for one in gravest)
+        return FixedIssues(links, len(fixed) - len(links))
 
     def _describe(self, sighting: Sighting) -> Lifecycle:
         marks = [self._describe_arrival(sighting)]
         if sighting.fixed_by is not None:
-            marks.append(self._mark_attempt("fixed", "Fixed by ", sighting.fixed_by))
+            marks.append(self._mark("fixed", "Fixed by ", sighting.fixed_by))
         elif sighting.found_again is not None:
-            marks.append(self._mark_sighting("remains", "Still there in ", sighting.found_again))
+            marks.append(self._mark("remains", "Still there in ", sighting.found_again))
         elif sighting.unlisted_in is not None:
             words = "Perhaps still there: not all issues are listed in "
-            marks.append(self._mark_attempt("unlisted", words, sighting.unlisted_in))
-        return Lifecycle(
-            anchor=anchor_issue(self.step, sighting.number, sighting.finding.issue.position),
-            state=sighting.arrival.value,
-            fixed_by=sighting.fixed_by,
-            marks=tuple(marks),
-        )
+            marks.append(self._mark("unlisted", words, sighting.unlisted_in))
+        return Lifecycle(anchor_issue(self.step, sighting.number, sighting.finding.issue.position), tuple(marks))
 
     def _describe_arrival(self, sighting: Sighting) -> Mark:
         if sighting.origin is not None:
             origin = sighting.origin.finding.issue
             moved = origin.path != sighting.finding.issue.path
-            rest = f", there at {show_place(origin)}" if moved else ""
-            return self._mark_sighting(Arrival.PERSISTED.value, "Persisted since ", sighting.origin, rest)
+            return self._mark(
+                "persisted", "Persisted since ", sighting.origin, f", there at {show_place(origin)}" if moved else ""
+            )
         if sighting.fixed_before is not None:
-            return self._mark_attempt(Arrival.RETURNED.value, "Returned, was fixed in ", sighting.fixed_before)
+            return self._mark("returned", "Returned, was fixed in ", sighting.fixed_before)
         if sighting.unlisted_before is not None:
             words = "New here, or not listed before: not all issues are in "
-            return self._mark_attempt(Arrival.INTRODUCED.value, words, sighting.unlisted_before)
-        return Mark(Arrival.INTRODUCED.value, "New here")
+            return self._mark("introduced", words, sighting.unlisted_before)
+        return Mark("introduced", "New here")
 
-    def _mark_attempt(self, kind: str, words: str, number: int) -> Mark:
-        return Mark(kind, words, f"attempt {number}", address_attempt(self.step, number))
-
-    def _mark_sighting(self, kind: str, words: str, sighting: Sighting, rest: str = "") -> Mark:
-        return Mark(kind, words, f"attempt {sighting.number}", self._address(sighting), rest)
-
-    def _address(self, sighting: Sighting) -> str:
-        position = sighting.finding.issue.position
-        return address_issue(self.step, sighting.number, position, self._find_page(sighting))
-
-    def _link(self, sighting: Sighting) -> IssueLink:
-        return link_issue(self.step, sighting.number, sighting.finding.issue, self._find_page(sighting))
+    def _mark(self, kind: str, words: str, where: Sighting | int, rest: str = "") -> Mark:
+        """Words that lead to an attempt, or to an issue in one."""
+        if isinstance(where, int):
+            return Mark(kind, words, f"attempt {where}", address_attempt(self.step, where), rest)
+        address = address_issue(self.step, where.number, where.finding.issue.position, self._find_page(where))
+        return Mark(kind, words, f"attempt {where.number}", address, rest)
 
     def _find_page(self, sighting: Sighting) -> int:
-        return self.pages[sighting.number].get(sighting.finding.issue.position, 1)
+        return self._pages[sighting.number].get(sighting.finding.issue.position, 1)
 
 
-class StepTrace:
-    """The tracing of the issues of a step, which may need outputs on its way."""
-
-    def __init__(self, step: int, attempts: Iterable[Judged]) -> None:
-        """Trace the issues of the attempts of step ``step``, in their order, as far as that goes without outputs."""
-        self._step = step
-        self._judged = _judge(attempts)
-        self._tracks: Sequence[Track] | None = None
-        self._tracing = trace_findings(self._judged)
-        self.moving: frozenset[int] = frozenset()
-        """The numbers of attempts whose outputs may show that an issue moved with its item."""
-        if len(self._judged) < 2:
-            # Nothing to compare with: that all is new goes without saying.
-            return
-        try:
-            first = next(self._tracing)
-        except StopIteration as end:
-            self._tracks = end.value
-        else:
-            self.moving = frozenset(
-                attempt.number
-                for attempt in self._judged
-                if attempt.number >= first and any(finding.shape is not None for finding in attempt.findings)
-            )
-
-    def finish(self, outputs: Mapping[int, Any]) -> StepIssues:
-        """What became of the issues of the step. ``issue_matching`` has the rules.
-
-        ``outputs`` are those of attempts that are ``moving``, by their numbers, as far as they are known.
-        """
-        if len(self._judged) < 2:
-            count = sum(len(attempt.findings) for attempt in self._judged)
-            return StepIssues(self._step, (SummaryPart(format_plural(count, "issue")),) if count else ())
-        tracks = self._go_on(outputs) if self._tracks is None else self._tracks
-        sightings = [sighting for track in tracks for sighting in track.sightings]
-        fixed: dict[int, list[Sighting]] = {}
-        for sighting in sightings:
-            if sighting.fixed_by is not None:
-                fixed.setdefault(sighting.fixed_by, []).append(sighting)
-        return StepIssues(
-            self._step,
-            _summarise(self._step, tracks, self._judged[-1].number),
-            compared_in=self._judged[1].number,
-            sightings={sighting.finding.issue.pk: sighting for sighting in sightings},
-            fixed=fixed,
-            pages={
-                attempt.number: find_pages([finding.issue for finding in attempt.findings]) for attempt in self._judged
-            },
-        )
-
-    def _go_on(self, outputs: Mapping[int, Any]) -> Sequence[Track]:
-        @cache
-        def find_moves(old: int, new: int) -> ItemMoves | None:
-            return ItemMoves(outputs[old], outputs[new]) if old in outputs and new in outputs else None
-
-        try:
-            self._tracing.send(find_moves)
-        except StopIteration as end:
-            found: Sequence[Track] = end.value
-            return found
-        raise AssertionError("Tracing stops once only.")
-
-
-def _judge(attempts: Iterable[Judged]) -> list[JudgedAttempt]:
-    """Those that brought something to judge."""
-    read = (judge_attempt(row.number, row.outcome, issues) for row, issues in attempts)
-    return [attempt for attempt in read if attempt is not None]
-
-
-def count_issues(step: int, attempts: Iterable[Judged]) -> StepIssues:
-    """How many issues the attempts of step ``step`` have whose texts were removed.
-
-    Their paths are gone too, so that different issues look like one: what became of each can't be told.
-    """
-    judged = _judge(attempts)
+def _count(step: int, judged: Sequence[JudgedAttempt]) -> Sequence[Mark]:
     counts = [(attempt.number, len(attempt.findings)) for attempt in judged if attempt.findings]
     if not counts:
-        return StepIssues(step)
+        return ()
     head = format_plural(sum(count for _, count in counts), "issue")
     if len(judged) < 2:
-        return StepIssues(step, (SummaryPart(head),))
+        return (Mark("summary", head),)
     if len(counts) > _MOST_COUNTED:
-        parts = [SummaryPart(f"{head} in {format_plural(len(counts), 'attempt')}")]
+        parts = [Mark("summary", f"{head} in {format_plural(len(counts), 'attempt')}")]
     else:
         begins = [f"{head}: ", *[", "] * (len(counts) - 1)]
         parts = [
-            SummaryPart(f"{begin}{format_count(count)} in ", f"attempt {number}", anchor_attempt(step, number))
+            _link(step, number, f"{begin}{format_count(count)} in ")
             for begin, (number, count) in zip(begins, counts, strict=True)
         ]
-    reason = ". Their later state is unknown: their texts were removed."
-    return StepIssues(step, (*parts, SummaryPart(reason)))
-
-
-def _summarise(step: int, tracks: Sequence[Track], latest: int) -> tuple[SummaryPart, ...]:
-    """Group issues by their course: fixed ones by the attempt that did it, then those that are left."""
-    courses = Counter(_find_course(track, latest) for track in tracks)
-    head = format_plural(len(tracks), "issue")
-    parts: list[SummaryPart] = []
-    for (rank, number), count in sorted(courses.items()):
-        begin = f"{head}: " if not parts else ", "
-        how_many = format_count(count) if len(courses) > 1 else "all" if count > 1 and rank < _UNLISTED else ""
-        linked = f"attempt {number}" if number else ""
-        words = f"{begin}{how_many} {_COURSES[rank]}" if how_many else f"{begin}{_COURSES[rank]}"
-        parts.append(SummaryPart(words, linked, anchor_attempt(step, number) if number else ""))
-    return tuple(parts)
+    return (*parts, Mark("summary", ". Their later state is unknown: their texts were removed."))
 
 
 _COURSES = (
@@ -290,20 +199,36 @@ _COURSES = (
     "perhaps still there, not all are listed in ",
     "not checked again since ",
 )
-_UNLISTED, _UNCHECKED = 5, 6
+_FIXED, _PERSISTED, _RETURNED, _NEW, _LISTED, _UNLISTED, _UNCHECKED = range(len(_COURSES))
+
+
+def _summarise(step: int, tracks: Sequence[Track], latest: int) -> Sequence[Mark]:
+    """Group issues by their course: fixed ones by the attempt that did it, then those that are left."""
+    courses = Counter(_find_course(track, latest) for track in tracks)
+    parts: list[Mark] = []
+    for (rank, number), count in sorted(courses.items()):
+        begin = ", " if parts else f"{format_plural(len(tracks), 'issue')}: "
+        how_many = f"{format_count(count)} " if len(courses) > 1 else "all " if count > 1 and rank < _UNLISTED else ""
+        parts.append(_link(step, number, f"{begin}{how_many}{_COURSES[rank]}"))
+    return parts
 
 
 def _find_course(track: Track, latest: int) -> tuple[int, int]:
     """The place of an issue's course in ``_COURSES``, and the attempt that belongs to it, 0 for none."""
     last = track.last
     if last.fixed_by is not None:
-        return 0, last.fixed_by
+        return _FIXED, last.fixed_by
     if last.unlisted_in is not None:
         return _UNLISTED, last.unlisted_in
     if last.number != latest:
         return _UNCHECKED, last.number
-    if last.arrival is Arrival.PERSISTED:
-        return 1, 0
-    if last.arrival is Arrival.RETURNED:
-        return 2, last.number
-    return (3 if last.unlisted_before is None else 4), last.number
+    if last.origin is not None:
+        return _PERSISTED, 0
+    if last.fixed_before is not None:
+        return _RETURNED, last.number
+    return (_NEW if last.unlisted_before is None else _LISTED), last.number
+
+
+def _link(step: int, number: int, words: str) -> Mark:
+    where = (f"attempt {number}", address_attempt(step, number)) if number else ()
+    return Mark("summary", words, *where)

@@ -14,9 +14,9 @@ missing may still be there.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
 
 from flows.engine.judging import AUDIT_ERROR, MORE_ISSUES
 from flows.engine.schemas import MORE_SCHEMA_MISMATCHES
@@ -32,14 +32,6 @@ Source = tuple[Check, str]
 """What findings come from: a check, and of the audits which one."""
 
 
-class Arrival(StrEnum):
-    """How an issue came to be in an attempt."""
-
-    INTRODUCED = "introduced"
-    PERSISTED = "persisted"
-    RETURNED = "returned"
-
-
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One issue of one attempt, and the check that raised it."""
@@ -48,10 +40,10 @@ class Finding:
     check: Check
 
     @property
-    def fingerprint(self) -> tuple[str, str, str | None]:
+    def fingerprint(self) -> Hashable:
         return self.place(self.issue.path)
 
-    def place(self, path: str | None) -> tuple[str, str, str | None]:
+    def place(self, path: str | None) -> Hashable:
         """The fingerprint that it would have at another path."""
         return (self.issue.audit, self.issue.code, path)
 
@@ -96,9 +88,8 @@ class Sighting:
 
     number: int
     finding: Finding
-    arrival: Arrival
     origin: Sighting | None = None
-    """Where it was found first since it came or returned; None if that is here."""
+    """Of one that persisted: where it was found first since it came or returned."""
     fixed_before: int | None = None
     """Of one that returned: the attempt that had fixed it."""
     fixed_by: int | None = None
@@ -113,11 +104,8 @@ class Sighting:
     @property
     def told_by(self) -> int:
         """The attempt that says the latest about it: before that one ended, less was known."""
-        if self.fixed_by is not None:
-            return self.fixed_by
-        if self.found_again is not None:
-            return self.found_again.number
-        return self.number if self.unlisted_in is None else self.unlisted_in
+        again = self.found_again.number if self.found_again else None
+        return self.fixed_by or again or self.unlisted_in or self.number
 
 
 @dataclass(slots=True)
@@ -126,26 +114,19 @@ class Track:
 
     place: int
     """Among all of them, in the order in which they were found first."""
-    sightings: list[Sighting] = field(default_factory=list)
+    sightings: list[Sighting]
 
     @property
     def last(self) -> Sighting:
         return self.sightings[-1]
 
-    @property
-    def is_open(self) -> bool:
-        return self.last.fixed_by is None
-
-    def find(self, number: int, finding: Finding, *, unlisted_before: int | None = None) -> None:
-        """It is found in attempt ``number``."""
-        if not self.sightings:
-            self.sightings.append(Sighting(number, finding, Arrival.INTRODUCED, unlisted_before=unlisted_before))
-        elif self.is_open:
-            last = self.last
-            last.found_again = Sighting(number, finding, Arrival.PERSISTED, origin=last.origin or last)
-            self.sightings.append(last.found_again)
-        else:
-            self.sightings.append(Sighting(number, finding, Arrival.RETURNED, fixed_before=self.last.fixed_by))
+    def find_again(self, number: int, finding: Finding) -> None:
+        """It is found in attempt ``number``, too."""
+        last = self.last
+        found = Sighting(number, finding, fixed_before=last.fixed_by)
+        if last.fixed_by is None:
+            found.origin, last.found_again = last.origin or last, found
+        self.sightings.append(found)
 
 
 def judge_attempt(number: int, outcome: str, issues: Iterable[models.Issue]) -> JudgedAttempt | None:
@@ -163,34 +144,26 @@ def judge_attempt(number: int, outcome: str, issues: Iterable[models.Issue]) -> 
 FindMoves = Callable[[int, int], ItemMoves | None]
 """What moved from the output of one attempt to that of a later one, by their numbers; None where that is not known."""
 
-Tracing = Generator[int, FindMoves, list[Track]]
-"""Comes to a stop once at most; see ``trace_findings``."""
 
-
-def trace_findings(attempts: Sequence[JudgedAttempt]) -> Tracing:
+def trace_findings(attempts: Sequence[JudgedAttempt], find_moves: FindMoves) -> list[Track]:
     """The issues of the attempts of a step, each with all its sightings, in the order in which they were found.
 
-    Before outputs have to tell whether items moved, it yields the number of the first attempt that it would look into,
-    and is sent what finds that out. Where nothing can have moved it goes through without a stop.
+    ``find_moves`` is asked only where an issue may have moved with its item.
     """
     tracks: list[Track] = []
     known: list[Track] = []
     gone: dict[Hashable, list[Track]] = {}
     cut: dict[Source, int] = {}
-    find_moves: FindMoves | None = None
     for attempt in attempts:
         number = attempt.number
         left = _pair(known, attempt.findings, number)
-        candidates = _find_moving(known, left, number)
-        if candidates and find_moves is None:
-            # Tracks that are candidates later were found last in one of these, or are found again.
-            find_moves = yield min(track.last.number for track in known)
-        for since, moving in candidates.items():
-            left = _pair_moved(moving, left, number, find_moves and find_moves(since, number))
+        for since, moving in _find_moving(known, left, number).items():
+            left = _pair_moved(moving, left, number, find_moves(since, number))
         left = _bring_back(gone, known, left, number)
         for finding in left:
-            track = Track(len(tracks))
-            track.find(number, finding, unlisted_before=_find_cut(finding, cut))
+            is_overflow = (finding.check, finding.issue.code) in _OVERFLOWS
+            unlisted_before = None if is_overflow else cut.get(finding.source)
+            track = Track(len(tracks), [Sighting(number, finding, unlisted_before=unlisted_before)])
             tracks.append(track)
             known.append(track)
         known = _settle(known, attempt, gone)
@@ -238,12 +211,6 @@ def _bring_back(
     return left
 
 
-def _find_cut(finding: Finding, cut: Mapping[Source, int]) -> int | None:
-    """The attempt before that may have had ``finding`` too, beyond those that are listed."""
-    is_overflow = (finding.check, finding.issue.code) in _OVERFLOWS
-    return None if is_overflow else cut.get(finding.source)
-
-
 def _find_moving(tracks: Iterable[Track], findings: Sequence[Finding], number: int) -> Mapping[int, Sequence[Track]]:
     """Tracks that may go on with one of ``findings`` elsewhere, by the attempt of their last, the latest first."""
     left = [track for track in tracks if track.last.number != number]
@@ -270,15 +237,11 @@ def _pair_moved(
     return _pair(tracks, findings, number, lambda finding: origins.get(id(finding)))
 
 
-def _read_fingerprint(finding: Finding) -> Hashable:
-    return finding.fingerprint
-
-
 def _pair(
     tracks: Iterable[Track],
     findings: Sequence[Finding],
     number: int,
-    came_from: Callable[[Finding], Hashable | None] = _read_fingerprint,
+    came_from: Callable[[Finding], Hashable | None] = attrgetter("fingerprint"),
 ) -> list[Finding]:
     """Let tracks go on with findings of the fingerprint of their last one; gives the findings that are left.
 
@@ -297,23 +260,22 @@ def _pair(
     paired = set()
     for fingerprint, own in claims.items():
         for track, finding in _match_words(waiting[fingerprint], own):
-            track.find(number, finding)
+            track.find_again(number, finding)
             paired.add(id(finding))
     return [finding for finding in findings if id(finding) not in paired]
 
 
-def _match_words(tracks: Sequence[Track], findings: Sequence[Finding]) -> Iterable[tuple[Track, Finding]]:
-    if len(tracks) == len(findings) == 1:
-        return [(tracks[0], findings[0])]
-    pairs = []
+def _match_words(tracks: Sequence[Track], findings: Sequence[Finding]) -> Iterator[tuple[Track, Finding]]:
+    left = {track.place: track for track in tracks}
     unheard: dict[str, deque[Track]] = defaultdict(deque)
     for track in tracks:
         unheard[track.last.finding.issue.description].append(track)
     others = []
     for finding in findings:
-        if same := unheard.get(finding.issue.description):
-            pairs.append((same.popleft(), finding))
+        if same := unheard[finding.issue.description]:
+            track = same.popleft()
+            del left[track.place]
+            yield track, finding
         else:
             others.append(finding)
-    taken = {id(track) for track, _ in pairs}
-    return [*pairs, *zip((track for track in tracks if id(track) not in taken), others, strict=False)]
+    yield from zip(left.values(), others, strict=False)

@@ -30,6 +30,7 @@ class Fingerprints:
     def __init__(self) -> None:
         self._numbers: dict[Hashable, int] = {}
         self._known: dict[int, tuple[int, int]] = {}
+        self._traits: dict[int, frozenset[str]] = {}
 
     def of(self, value: Any) -> int:
         """The number of a value."""
@@ -38,6 +39,13 @@ class Fingerprints:
     def lines_of(self, value: Any) -> int:
         """How many lines a value takes, one for each scalar and each bracket of what is not empty."""
         return self._measure(value)[1]
+
+    def traits_of(self, value: Any) -> frozenset[str]:
+        """The words in a value, with their keys."""
+        number = self.of(value)
+        if number not in self._traits:
+            self._traits[number] = _collect_traits(value)
+        return self._traits[number]
 
     def _measure(self, value: Any) -> tuple[int, int]:
         if not isinstance(value, dict | list):
@@ -85,7 +93,7 @@ def find_same_items(old: list[Any], new: list[Any], prints: Fingerprints) -> dic
     origins: dict[int, int] = {}
     gone, come = [], []
     for i, j in pair_items(old, new, prints):
-        if i is not None and j is not None and (i == j or _is_alike(old[i], new[j], prints)):
+        if i is not None and j is not None and (i == j or _find_likeness(old[i], new[j], prints) >= _LEAST_LIKENESS):
             origins[j] = i
             continue
         gone += [i] if i is not None else []
@@ -95,12 +103,6 @@ def find_same_items(old: list[Any], new: list[Any], prints: Fingerprints) -> dic
         if mark in left:
             origins[j] = left[mark]
     return origins
-
-
-def _is_alike(old: Any, new: Any, prints: Fingerprints) -> bool:
-    if prints.of(old) == prints.of(new):
-        return True
-    return _find_likeness(old, new, _collect_traits(old), _collect_traits(new), prints) >= _LEAST_LIKENESS
 
 
 def _identify(item: Any, prints: Fingerprints) -> Hashable:
@@ -123,11 +125,7 @@ def _pair_alike(
     """Pairs of items that have much in common, as many as can be had without crossing."""
     if len(before) * len(after) > _MOST_PAIRS:
         return []
-    traits_old = {i: _collect_traits(old[i]) for i in before}
-    traits_new = {j: _collect_traits(new[j]) for j in after}
-    candidates = [
-        (_find_likeness(old[i], new[j], traits_old[i], traits_new[j], prints), i, j) for i in before for j in after
-    ]
+    candidates = [(_find_likeness(old[i], new[j], prints), i, j) for i in before for j in after]
     found: dict[int, int] = {}
     taken: set[int] = set()
     # The likest first; among equals those that stand nearest to each other.
@@ -144,28 +142,26 @@ def _pair_alike(
 def _pair_rest(old: list[Any], new: list[Any], before: range, after: range) -> Iterator[tuple[int | None, int | None]]:
     """As many items as before, of the same kinds, are the same ones, wholly changed; else they came and went."""
     pairs = list(zip(before, after, strict=False))
-    if len(before) == len(after) and all(_is_kindred(old[i], new[j]) for i, j in pairs):
+    is_kindred = all(
+        _kind_of(old[i]) is _kind_of(new[j]) and _has_same_name(old[i], new[j]) is not False for i, j in pairs
+    )
+    if len(before) == len(after) and is_kindred:
         yield from pairs
         return
     yield from ((i, None) for i in before)
     yield from ((None, j) for j in after)
 
 
-def _is_kindred(old: Any, new: Any) -> bool:
-    return _kind_of(old) is _kind_of(new) and _has_same_name(old, new) is not False
-
-
 def _kind_of(value: Any) -> type:
     return type(value) if isinstance(value, dict | list) else str
 
 
-def _find_likeness(
-    old: Any, new: Any, traits_old: frozenset[str], traits_new: frozenset[str], prints: Fingerprints
-) -> float:
+def _find_likeness(old: Any, new: Any, prints: Fingerprints) -> float:
     """From 0 to 1, by the words or the fields that two items have in common; above 1 if they have the same name."""
     if _kind_of(old) is not _kind_of(new):
         return 0.0
-    likeness = len(traits_old & traits_new) / (len(traits_old | traits_new) or 1)
+    before, after = prints.traits_of(old), prints.traits_of(new)
+    likeness = len(before & after) / len(before | after) if before or after else 0.0
     if isinstance(old, dict):
         same = sum(key in new and prints.of(old[key]) == prints.of(new[key]) for key in old)
         likeness = max(likeness, same / (len(old.keys() | new.keys()) or 1))
@@ -174,11 +170,10 @@ def _find_likeness(
 
 def _has_same_name(old: Any, new: Any) -> bool | None:
     """Whether two objects are called the same; None if they have no name in common, or are no objects."""
-    if not (isinstance(old, dict) and isinstance(new, dict)):
-        return None
-    for key in _NAMES:
-        if isinstance(old.get(key), str | int) and isinstance(new.get(key), str | int):
-            return bool(old[key] == new[key])
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in _NAMES:
+            if isinstance(old.get(key), str | int) and isinstance(new.get(key), str | int):
+                return bool(old[key] == new[key])
     return None
 
 

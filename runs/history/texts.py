@@ -18,10 +18,28 @@ MAX_CONTEXT_LENGTH = 8_000
 MAX_SUGGESTIONS = 20
 """What a page shows of the suggestions of an issue."""
 
+_COLOUR = re.compile('"?(#[0-9a-fA-F]{6})"?')
 _INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
 )
 """Characters that change how text around them looks (direction marks, escapes) or that can't be sent at all."""
+
+
+class ShownText(str):
+    """Text of a model or a user as it is shown: it may read in another direction than what stands around it."""
+
+    __slots__ = ()
+
+    @property
+    def direction(self) -> str:
+        """``ltr`` or ``rtl`` to isolate it with; empty for ASCII, which needs none."""
+        return "" if self.isascii() else find_direction(self)
+
+    @property
+    def colour(self) -> str:
+        """The colour that it is, such as ``#12694a``, with or without quotes; empty for all else."""
+        found = _COLOUR.fullmatch(self)
+        return found[1] if found else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +78,4 @@ def show_invisible(text: str) -> str:
 
     In JSON text that is the same value. Line breaks and tabs stay.
     """
-    return _INVISIBLE.sub(_show_code, text)
-
-
-def _show_code(match: re.Match[str]) -> str:
-    return f"\\u{ord(match[0]):04x}"
+    return _INVISIBLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)

@@ -21,7 +21,7 @@ from flows.engine.errors import SpecError
 from flows.engine.model_calls import resolve_spec
 from flows.engine.spec import FlowSpec, ModelSettings
 from runs import models
-from runs.history.lifecycle import Judged, StepIssues, StepTrace, count_issues
+from runs.history.lifecycle import Judged, StepIssues
 
 MAX_READ_BYTES = 150_000
 """Of a step's stored outputs that are read only to be compared. Items of others are taken for fixed and new, and
@@ -165,20 +165,19 @@ def read_and_trace(
     judged: dict[int, list[Judged]] = {
         index: [(row, issues.get(row.pk, ())) for row in own] for index, own in steps.items()
     }
-    begun = {index: StepTrace(index, attempts) for index, attempts in judged.items()} if has_texts else {}
+    traced = {index: StepIssues(index, attempts, has_texts=has_texts) for index, attempts in judged.items()}
     compared: dict[int, models.Attempt] = {}
     for index, own in steps.items():
-        moving = (row for row in own if index in begun and row.number in begun[index].moving)
+        moving = (row for row in own if row.number in traced[index].moving)
         for row in (*_choose_readable(moving), *_choose_readable(_list_alike(own))):
             compared[row.pk] = row
     outputs = _read_outputs(shown, compared.values())
     by_number: dict[int, dict[int, Any]] = {}
     for row in (row for row in compared.values() if row.pk in outputs):
         by_number.setdefault(row.step.index, {})[row.number] = outputs[row.pk]
-    traced = {
-        index: begun[index].finish(by_number.get(index, {})) if has_texts else count_issues(index, attempts)
-        for index, attempts in judged.items()
-    }
+    for index, known in by_number.items():
+        if traced[index].moving:
+            traced[index] = StepIssues(index, judged[index], known)
     return Traced(traced, _find_same(steps.values(), outputs))
 
 

@@ -14,10 +14,10 @@ from flows.engine.plugins import registry
 from flows.engine.spec import StepSpec
 from runs import formatting, models
 from runs.history.checklist import Checklist, build_checklist
-from runs.history.feedback import ToldFeedback
 from runs.history.issue_links import (
     IssueLink,
     IssuePages,
+    ToldFeedback,
     address_attempt,
     anchor_attempt,
     count_page,
@@ -415,7 +415,7 @@ def _read_value(output: Any, path: str | None) -> tuple[bool, str]:
         return True, ""
     if isinstance(value, dict | list) and value:
         return False, ""
-    text = value if isinstance(value, str) and value else list_compact(value, _LONGEST_VALUE + 1)[0]
+    text = value if isinstance(value, str) and value else list_compact(value, _LONGEST_VALUE)
     return False, show_invisible(text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 1]}…")
 
 

@@ -20,7 +20,7 @@ from runs.audit_log.events import AuditAction, log_audit_event
 from runs.exports.formats import format_json_cell, format_rows, format_text_cell, format_time_cell
 from runs.exports.streaming import TooManyFilesError, require_free_slot, send_file
 from runs.formatting import format_count
-from runs.history.json_lines import show_invisible
+from runs.history.texts import show_invisible
 from runs.models import AuditEntry
 from runs.pages.access import refuse, require_permission
 from runs.pages.addresses import paginate

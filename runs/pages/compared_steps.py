@@ -13,12 +13,12 @@ from flows.engine.history import UNREPORTED_USAGE, sum_usage
 from runs import models
 from runs.formatting import NOTHING
 from runs.history.issue_links import address_attempt, address_issue, name_issue
-from runs.history.json_lines import Mark, show_invisible
+from runs.history.json_lines import Mark
 from runs.history.matching import Finding, judge_attempt, trace_findings
 from runs.history.output_diff import OutputDiff, compare_outputs
 from runs.history.output_view import OutputView, View, view_output
 from runs.history.pairing import ItemMoves
-from runs.history.texts import CutText, cut_text
+from runs.history.texts import CutText, cut_text, show_invisible
 from runs.pages.attempt_rows import read_outputs
 from runs.pages.badges import SEVERITIES, STATES, Badge
 from runs.pages.compared_runs import (
@@ -280,14 +280,8 @@ class _Step:
         if not attempts:
             return None
         moves = ItemMoves(old.output, new.output) if self.has_room and _has_output(old) and _has_output(new) else None
-        tracing = trace_findings(attempts)
-        try:
-            next(tracing)
-            tracing.send(lambda _old, _new: moves)
-        except StopIteration as stop:
-            tracks = stop.value
         found: list[tuple[str, int, models.Issue]] = []
-        for track in tracks:
+        for track in trace_findings(attempts, lambda _old, _new: moves):
             last = track.last
             finding: Finding = last.finding
             if last.number == 2:

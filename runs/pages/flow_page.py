@@ -23,7 +23,7 @@ from django.views.decorators.http import require_safe
 from flows.models import Flow, FlowVersion
 from runs import issue_groups
 from runs.formatting import NOTHING, format_cost, format_count, format_plural, format_share
-from runs.history.json_lines import show_invisible
+from runs.history.texts import show_invisible
 from runs.models import DailyRuns, Run
 from runs.pages.access import require_permission
 from runs.pages.addresses import find_address, link_runs

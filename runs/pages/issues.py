@@ -23,8 +23,7 @@ from flows.engine.judging import AUDIT_ERROR, MORE_ISSUES
 from flows.models import Flow, FlowVersion
 from runs.formatting import build_moment, format_plural
 from runs.history.issue_links import address_issue
-from runs.history.json_lines import show_invisible
-from runs.history.texts import SHORT_TEXT, cut_text
+from runs.history.texts import SHORT_TEXT, cut_text, show_invisible
 from runs.issue_groups import (
     DEFAULT_PERIOD,
     NO_VALUE,

@@ -19,10 +19,18 @@ from flows.engine.json_values import parse_object
 from flows.engine.model_api import MESSAGE_FIELDS, list_messages
 from flows.engine.prompt import PromptSection, build_sections, join_parts, render_issue
 from runs import models
-from runs.history.feedback import ToldFeedback, find_told_feedback
-from runs.history.issue_links import IssueLink, address_attempt, anchor_attempt, find_pages, link_issue
-from runs.history.json_lines import Listing, list_json, list_text, show_invisible
+from runs.history.issue_links import (
+    IssueLink,
+    ToldFeedback,
+    address_attempt,
+    anchor_attempt,
+    find_pages,
+    find_told_feedback,
+    link_issue,
+)
+from runs.history.json_lines import Listing, list_json, list_text
 from runs.history.output_view import parse_view, view_output, view_text
+from runs.history.texts import show_invisible
 from runs.pages.access import require_permission
 from runs.pages.attempt_rows import read_spec
 from runs.pages.attempt_view import LinkView, view_link

@@ -17,10 +17,9 @@ from django.urls import reverse
 
 from runs import formatting
 from runs.history.issue_links import address_attempt, anchor_attempt
-from runs.history.json_lines import show_invisible
 from runs.history.lifecycle import StepIssues
 from runs.history.retry_cost import RetryBill, bill_run
-from runs.history.texts import MAX_SENTENCE_LENGTH, CutText, cut_text
+from runs.history.texts import MAX_SENTENCE_LENGTH, CutText, cut_text, show_invisible
 from runs.models import Priority, Run, RunStatus
 from runs.pages.attempt_view import SeverityCount, list_counts
 from runs.pages.badges import SEVERITIES, STATES, Badge
@@ -124,7 +123,8 @@ def build_head(
     address = request.build_absolute_uri(reverse("api:run-list"))
     may_rerun = run.has_ended and not is_removed and request.user.has_perm("runs.add_run")
     states = [attempt.state for attempt in outline.attempts]
-    cost = bill_run(outline.steps)
+    calls = [(one.step, one.state, one.usage) for step in outline.steps if not step.is_local for one in step.attempts]
+    cost = bill_run(calls, {step.index for step in outline.steps if step.state in ("running", "retrying")})
     return RunHead(
         badge=STATES[state],
         verdict=read_verdict(run),
@@ -277,8 +277,4 @@ def list_issue_summaries(outline: Outline) -> tuple[LeftIssues, ...]:
 
 
 def _link_parts(issues: StepIssues, run_url: str) -> tuple[tuple[str, str, str], ...]:
-    parts = []
-    for part in issues.parts:
-        step, _, number = part.anchor[1:].partition("a")
-        parts.append((part.words, part.linked, f"{run_url}{address_attempt(int(step), int(number))}" if number else ""))
-    return tuple(parts)
+    return tuple((part.words, part.linked, f"{run_url}{part.address}" if part.address else "") for part in issues.parts)

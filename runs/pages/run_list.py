@@ -25,7 +25,7 @@ from runs.filter_fields import parse_run_number, shorten
 from runs.filters import PAGING, RunFilters, fetch_matching_runs
 from runs.formatting import build_moment, format_budget, format_count, format_duration, format_moment
 from runs.history.issue_links import address_attempt, anchor_attempt
-from runs.history.json_lines import show_invisible
+from runs.history.texts import show_invisible
 from runs.models import Attempt, Priority, Run, RunStatus, Step
 from runs.models.run import ENDED
 from runs.pages.access import require_permission

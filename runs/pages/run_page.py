@@ -23,12 +23,12 @@ from django.views.decorators.http import require_safe
 from flows.engine.spec import FlowSpec
 from runs import models
 from runs.formatting import format_plural
-from runs.history.feedback import find_told_feedback
 from runs.history.issue_links import (
     MAX_LISTED_ISSUES,
     address_attempt,
     address_issue,
     find_pages,
+    find_told_feedback,
     join_address,
     list_page,
 )

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from runs.facets import list_known_values
 from runs.filters import PARAMETERS, RunFilters
-from runs.history.json_lines import show_invisible
+from runs.history.texts import show_invisible
 from runs.models import SavedView
 from runs.models.saved_view import MAX_VIEWS, NameTakenError, TooManyViewsError, parse_name
 from runs.pages.access import require_permission

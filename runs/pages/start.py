@@ -18,7 +18,7 @@ from flows.engine.json_values import dump_json, parse_object
 from flows.engine.running import check_input
 from flows.models import Flow, FlowVersion
 from runs.formatting import format_budget
-from runs.history.json_lines import show_invisible
+from runs.history.texts import show_invisible
 from runs.models import Priority, Run
 from runs.models.run import REMOVED_INPUT
 from runs.pages.access import confirm, refuse, require_permission

@@ -13,8 +13,7 @@ from heroicons.templatetags.heroicons import heroicon_mini
 
 from flows.providers import is_simulated
 from runs import formatting
-from runs.history.json_lines import show_invisible
-from runs.history.texts import find_direction
+from runs.history.texts import find_direction, show_invisible
 
 register = template.Library()
 

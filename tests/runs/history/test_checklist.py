@@ -106,10 +106,11 @@ class TestPassRule:
             ("Pass rule", "failed", "Blocks"),
         ]
         assert [row.weight for row in checklist.checks] == ["", "", "1 + 1", "2 + 2"]
-        assert checklist.rule is not None and checklist.rule.weight == "6"
-        assert [(one.values, one.word) for one in checklist.rule.conditions] == [
-            ("0 critical issues, none allowed", "yes"),
-            ("2 + 2 + 1 + 1 = 6, limit 4", "no"),
+        rule = checklist.rule
+        assert rule is not None and rule.explanation is not None and rule.weight == "6"
+        assert [(one.values, one.holds) for one in rule.explanation.conditions] == [
+            ("0 critical issues, none allowed", True),
+            ("2 + 2 + 1 + 1 = 6, limit 4", False),
         ]
         assert checklist.weights
 
@@ -119,9 +120,9 @@ class TestPassRule:
         assert [row.weight for row in checklist.checks[2:]] == ["0", "0"]
 
     def test_does_not_read_the_issue_that_it_led_to(self) -> None:
-        checklist = explain("failed", make_issue(code="not_accepted"), pass_expression="issues.size() > 0")
-        assert checklist.rule is not None
-        assert [one.values for one in checklist.rule.conditions] == ["0 issues, must be above 0"]
+        rule = explain("failed", make_issue(code="not_accepted"), pass_expression="issues.size() > 0").rule
+        assert rule is not None and rule.explanation is not None
+        assert [one.values for one in rule.explanation.conditions] == ["0 issues, must be above 0"]
 
     @pytest.mark.parametrize(
         ("fields", "state"),
@@ -134,7 +135,7 @@ class TestPassRule:
     )
     def test_is_shown_plainly_where_its_values_are_not_known(self, fields: dict[str, Any], state: str) -> None:
         rule = explain("failed", of_short(), **fields).rule
-        assert rule is not None and (rule.state, rule.conditions, rule.text != "") == (state, (), True)
+        assert rule is not None and (rule.state, rule.explanation, rule.text != "") == (state, None, True)
         assert "python:" not in rule.text
 
     def test_that_failed_says_why(self) -> None:

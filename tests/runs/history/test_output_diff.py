@@ -10,8 +10,8 @@ from django.template.loader import render_to_string
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs.history.json_lines import Mark
-from runs.history.output_diff import MAX_LINES, MAX_SHOWN_LINES, Change, DiffLine, OutputDiff, compare_outputs
+from runs.history.json_lines import Change, Line, Mark
+from runs.history.output_diff import MAX_LINES, MAX_SHOWN_LINES, OutputDiff, compare_outputs
 
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(0, 3) | st.floats(0, 3) | st.text("ab ", max_size=6),
@@ -26,11 +26,18 @@ def compare(old: Any, new: Any, marks: tuple[Mark, ...] = ()) -> OutputDiff:
     return diff
 
 
-def write(line: DiffLine) -> str:
+def list_parts(line: Line) -> list[tuple[Change, str]]:
+    """The old and the new value of a line in one."""
+    if line.old is not None:
+        return list(line.parts) or [(Change.REMOVED, line.old), (Change.ADDED, line.value)]
+    return [(Change.SAME, line.value)]
+
+
+def write(line: Line) -> str:
     """A line as ``~ "a": [1]{2}``: what was removed in square brackets, what was added in curly ones."""
-    marks = {Change.REMOVED: "[{}]", Change.ADDED: "{{{}}}"}
-    text = "".join(marks.get(part.change, "{}").format(part.text) for part in line.parts)
-    sign = line.sign.replace("\N{MINUS SIGN}", "-")
+    marks = {Change.REMOVED: "[{}]", Change.ADDED: "{{{}}}", Change.SAME: "{}"}
+    text = "".join(marks[change].format(part) for change, part in list_parts(line))
+    sign = line.change.sign.replace("\N{MINUS SIGN}", "-")
     return f"{sign} {f'{line.key}: ' if line.key else ''}{text}{line.tail}"
 
 
@@ -46,7 +53,7 @@ def test_keys_in_another_order_are_no_change() -> None:
 
 @pytest.mark.parametrize(("old", "new"), [(1, 1.0), (1, True), (0, False), ("1", 1), (None, "null")])
 def test_values_that_only_look_equal_differ(old: Any, new: Any) -> None:
-    assert compare({"a": old}, {"a": new}).changed == 1
+    assert compare({"a": old}, {"a": new}).counts[Change.CHANGED] == 1
 
 
 @pytest.mark.parametrize(
@@ -84,14 +91,8 @@ def test_the_old_value_stands_before_the_new_one_in_every_script() -> None:
     long = "يتحمل البائع المسؤولية الكاملة وغير المحدودة عن أي ضرر مباشر أو غير مباشر"
     diff = compare({"a": "low", "b": long, "c": "x"}, {"a": "χαμηλό", "b": "Limited to the price " * 4, "c": "نعم"})
     short, stacked, third = (line for block in diff.blocks for line in block.lines if line.change is Change.CHANGED)
-    assert [part.direction for part in (*short.parts, *stacked.parts, *third.parts)] == [
-        "",
-        "ltr",
-        "rtl",
-        "",
-        "",
-        "rtl",
-    ]
+    directions = [text.direction for line in (short, stacked, third) for text in (line.old, line.value) if text]
+    assert directions == ["", "ltr", "rtl", "", "", "rtl"]
     assert (short.is_stacked, stacked.is_stacked) == (False, True)
     html = render_to_string("runs/output_diff.html", {"diff": diff})
     assert '<del>&quot;low&quot;</del> → <ins dir="ltr">&quot;χαμηλό&quot;</ins>' in html
@@ -110,7 +111,8 @@ def test_lines_far_from_a_change_are_folded_unless_an_issue_points_at_them() -> 
 def test_what_is_too_long_is_bounded_and_says_so() -> None:
     many = compare([str(n) for n in range(1_500)], [str(n) for n in range(900, 2_400)])
     shown = sum(len(block.lines) for block in many.blocks)
-    assert shown + many.left_out >= MAX_SHOWN_LINES and many.left_out > 0 and (many.added, many.removed) == (900, 900)
+    assert shown + many.left_out >= MAX_SHOWN_LINES and many.left_out > 0
+    assert (many.counts[Change.ADDED], many.counts[Change.REMOVED]) == (900, 900)
     assert compare_outputs(list(range(MAX_LINES)), [1]) is None
     assert compare_outputs([1], "x" * 400_000) is None
     assert draw(["word " * 3_000], ["word " * 3_000 + "x"])[0].startswith('~ ["word')
@@ -123,7 +125,7 @@ def test_without_what_is_gone_the_lines_are_the_new_output(old: Any, new: Any) -
     assert [line.number for line in shown] == list(range(1, len(shown) + 1))
     text = "".join(
         f"{f'{line.key}: ' if line.key else ''}"
-        + "".join(part.text for part in line.parts if part.change is not Change.REMOVED)
+        + "".join(text for change, text in list_parts(line) if change is not Change.REMOVED)
         + line.tail
         for line in shown
     )

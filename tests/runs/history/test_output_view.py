@@ -24,7 +24,7 @@ from runs.history.output_view import (
     parse_view,
     view_output,
 )
-from tests.runs.history.test_json_lines import ANY_JSON
+from tests.runs.history.test_json_lines import ANY_JSON, list_parts
 
 LONG = "Εφαρμοστέο είναι το ελληνικό δίκαιο (قانون اليونان)."
 RISKS = [
@@ -48,9 +48,8 @@ def draw(line: TextLine) -> str:
     """A text line as ``label| key value``; a marked value in square brackets."""
     label = line.label.text if line.label else ""
     fields = "".join(
-        f"{field.separator}{f'{field.key} ' if field.key else ''}"
-        + (f"[{field.value.text}]" if field.value.is_marked else field.value.text)
-        for field in line.fields
+        f"{one.separator}{f'{one.key} ' if one.key else ''}{f'[{one.text}]' if one.is_marked else one.text}"
+        for one in line.fields
     )
     return f"{'.' * line.depth}{label}| {fields}".rstrip()
 
@@ -69,14 +68,13 @@ class TestText:
         ]
         first, *_ = (line for line in view.lines if line.starts)
         assert first.is_head and first.label is not None and first.label.is_marked and first.label.text == "1.1"
-        marked = [line.number for line in view.lines if line.marks]
-        assert marked == [1, 8, 11]
+        assert [number for number, line in enumerate(view.lines, 1) if line.marks] == [1, 8, 11]
         assert view.anchors == {"i0": "i0-at", "i1": "i1-at", "i2": "i2-at"}
 
     def test_a_single_list_needs_no_heading_and_values_have_their_direction(self) -> None:
         view = view_output({"risks": RISKS})
         assert view.lines[0].depth == 0 and view.lines[0].label is not None and view.lines[0].label.text == "1.1"
-        directions = {field.value.direction for line in view.lines for field in line.fields}
+        directions = {one.text.direction for line in view.lines for one in line.fields if one.text}
         assert directions == {"", "ltr", "rtl"}
 
     @pytest.mark.parametrize(
@@ -98,23 +96,19 @@ class TestText:
         assert [draw(line) for line in view_output(value).lines] == lines
 
     @given(ANY_JSON)
-    def test_every_scalar_is_there(self, value: Any) -> None:
-        view = view_output(value)
-        assert not view.left_out
-        assert [line.number for line in view.lines] == list(range(1, len(view.lines) + 1))
+    def test_every_part_is_there_and_can_be_marked(self, value: Any) -> None:
+        pointers = {pointer for pointer, _ in list_parts(value)}
+        for name in View:
+            view = view_output(value, [mark(pointer, pointer) for pointer in pointers], view=name)
+            assert not view.left_out and view.anchors.keys() == pointers
 
 
 class TestTable:
     def test_lists_of_objects_are_tables_and_the_other_fields_one_before_them(self) -> None:
         view = view_output(OUTPUT, view=View.TABLE)
         fields, risks = view.tables
-        assert [row.cells[0].value.text for row in fields.rows if row.cells[0].value] == [
-            "party",
-            "text",
-            "tags",
-            "empty",
-        ]
-        assert [column.text for column in risks.columns] == ["clause", "level", "score", "quote", "reason"]
+        assert [row.cells[0].text for row in fields.rows] == ["party", "text", "tags", "empty"]
+        assert risks.columns == ["clause", "level", "score", "quote", "reason"]
         assert (risks.title, len(risks.rows), risks.rows[0].cells[2].is_number) == ("risks", 2, True)
 
     @pytest.mark.parametrize(
@@ -139,7 +133,7 @@ class TestTable:
     @pytest.mark.parametrize("value", [1, "x", [], [1], [{}], {"a": [1]}, [{"a": [1], "b": {"c": 1}}]])
     def test_what_has_no_list_of_objects_has_no_table(self, value: Any) -> None:
         view = view_output(value, view=View.TABLE)
-        assert view.view is View.TEXT and View.TABLE not in [tab.name for tab in view.tabs]
+        assert view.view is View.TEXT and View.TABLE not in [name for name, _, _ in view.tabs]
 
 
 def nest(depth: int) -> Any:
@@ -200,11 +194,11 @@ class TestPage:
         assert json.loads(unescape(re.sub("<[^>]*>", "", code))) == OUTPUT
 
     def test_tabs_lead_to_the_other_views(self) -> None:
-        tabs = view_output(OUTPUT, view=View.JSON, address="?a=1&", fragment="#x").tabs
-        assert [(tab.title, tab.url, tab.is_current) for tab in tabs] == [
-            ("Text", "?a=1&view=text#x", False),
-            ("Table", "?a=1&view=table#x", False),
-            ("JSON", "?a=1&view=json#x", True),
+        html = render(view_output(OUTPUT, view=View.JSON, address="?a=1&", fragment="#x"))
+        assert re.findall('<a href="([^"]*)" data-output-view="(.*?)"(.*?)>(.*?)</a>', unescape(html)) == [
+            ("?a=1&view=text#x", "text", "", "Text"),
+            ("?a=1&view=table#x", "table", "", "Table"),
+            ("?a=1&view=json#x", "json", ' aria-current="true"', "JSON"),
         ]
 
     @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from runs.formatting import (
     format_mean,
     format_plural,
     format_share,
-    format_short_count,
 )
 from runs.pages.flow_figures import find_versions, mark_versions, plot_sparkline, plot_trend
 from runs.pages.flow_page import PERIODS, build_period
@@ -116,7 +115,7 @@ class TestNumbers:
 
     def test_counts_shares_and_means_have_the_digits_that_matter(self) -> None:
         assert format_count(29_895) == f"29{THIN}895"
-        assert [format_short_count(count) for count in (812, 4_130, 999_960)] == ["812", "4.1k", "1.0M"]
+        assert [format_large(count) for count in (812, 412_340, 999_960)] == ["812", "412.3k", "1.0M"]
         assert [format_plural(count, "attempt") for count in (0, 1, 2)] == ["0 attempts", "1 attempt", "2 attempts"]
         shares = [format_share(share).replace(THIN, " ") for share in (None, 0.0, 0.001, 0.714, 0.999, 1.0)]
         assert shares == ["—", "0 %", "under 1 %", "71 %", "over 99 %", "100 %"]

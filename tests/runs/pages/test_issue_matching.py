@@ -15,7 +15,7 @@ from flows.engine.judging import MORE_ISSUES
 from flows.engine.schemas import MORE_SCHEMA_MISMATCHES, SCHEMA_MISMATCH
 from flows.engine.typed_output import MORE_TYPE_MISMATCHES, TYPE_MISMATCH
 from runs import models
-from runs.history.matching import Arrival, Finding, Track, judge_attempt, trace_findings
+from runs.history.matching import Finding, Track, judge_attempt, trace_findings
 from runs.history.pairing import ItemMoves
 
 Attempts = list[tuple[str, list[models.Issue]]]
@@ -29,19 +29,12 @@ def trace(*attempts: tuple[str, list[models.Issue]], outputs: Sequence[Any] = ()
     """Trace attempts, numbered from 1, each given as its outcome and its issues."""
     judged = [judge_attempt(number, outcome, issues) for number, (outcome, issues) in enumerate(attempts, start=1)]
     found = [attempt for attempt in judged if attempt is not None]
-    tracing = trace_findings(found)
 
     def find_moves(old: int, new: int) -> ItemMoves | None:
-        assert first <= old < new
+        assert old < new
         return ItemMoves(outputs[old - 1], outputs[new - 1]) if outputs else None
 
-    try:
-        first = next(tracing)
-        tracing.send(find_moves)
-    except StopIteration as end:
-        tracks: list[Track] = end.value
-        return tracks
-    raise AssertionError("It stops a second time.")
+    return trace_findings(found, find_moves)
 
 
 def courses(*attempts: tuple[str, list[models.Issue]], outputs: Sequence[Any] = ()) -> list[str]:
@@ -63,12 +56,8 @@ class TestCourse:
 
     def test_one_that_was_fixed_may_return(self) -> None:
         tracks = trace(("failed", [issue()]), ("failed", []), ("failed", [issue()]), ("failed", [issue()]))
-        assert [(s.arrival, s.fixed_before) for s in tracks[0].sightings] == [
-            (Arrival.INTRODUCED, None),
-            (Arrival.RETURNED, 2),
-            (Arrival.PERSISTED, None),
-        ]
-        assert tracks[0].last.origin is tracks[0].sightings[1]
+        _, returned, last = tracks[0].sightings
+        assert [one.fixed_before for one in tracks[0].sightings] == [None, 2, None] and last.origin is returned
 
 
 class TestSeveralOfAKind:
@@ -255,15 +244,15 @@ def test_each_issue_that_was_judged_is_on_one_course_which_only_goes_forward(att
 @given(ATTEMPTS)
 def test_what_came_before_and_what_comes_after_agree(attempts: Attempts) -> None:
     for track in trace(*attempts):
-        assert track.sightings[0].arrival is Arrival.INTRODUCED
+        assert track.sightings[0].origin is None and track.sightings[0].fixed_before is None
         for before, after in zip(track.sightings, track.sightings[1:], strict=False):
             if before.fixed_by is None:
                 assert before.found_again is after
-                assert after.arrival is Arrival.PERSISTED and after.origin is (before.origin or before)
+                assert after.fixed_before is None and after.origin is (before.origin or before)
             else:
                 assert before.found_again is None
                 assert before.number < before.fixed_by < after.number
-                assert after.arrival is Arrival.RETURNED and after.fixed_before == before.fixed_by
+                assert after.origin is None and after.fixed_before == before.fixed_by
 
 
 @given(ATTEMPTS)
@@ -285,8 +274,10 @@ def test_as_many_of_a_kind_go_on_as_both_attempts_have(attempts: Attempts) -> No
 
 @given(ATTEMPTS)
 def test_attempts_without_an_output_change_nothing_for_the_others(attempts: Attempts) -> None:
-    def shape(tracks: list[Track]) -> list[list[tuple[int, Arrival, bool]]]:
-        return [[(id(s.finding.issue), s.arrival, s.fixed_by is None) for s in track.sightings] for track in tracks]
+    def shape(tracks: list[Track]) -> list[list[tuple[int, bool, bool]]]:
+        return [
+            [(id(s.finding.issue), s.origin is None, s.fixed_by is None) for s in track.sightings] for track in tracks
+        ]
 
     with_output = [one for one in attempts if one[0] in ("passed", "failed", "invalid")]
     assert shape(trace(*attempts)) == shape(trace(*with_output))

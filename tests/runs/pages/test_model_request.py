@@ -16,8 +16,7 @@ from flows.engine.prompt import CURRENT_STEP_HEADING, build_request, build_secti
 from flows.engine.providers import Api, Provider, Providers
 from flows.engine.spec import FlowSpec
 from runs import models
-from runs.history.feedback import find_told_feedback
-from runs.history.issue_links import IssueLink
+from runs.history.issue_links import IssueLink, find_told_feedback
 from runs.models import Run
 from runs.pages.model_request import ModelMessage, Told, read_model_request
 from runs.stored_history import build_issues
