@@ -342,6 +342,7 @@ class AuditForm(EditorForm, _AuditForm):
         fields = (
             "position",
             "name",
+            "for_each",
             "rule",
             "severity",
             "fail_at",
@@ -351,6 +352,10 @@ class AuditForm(EditorForm, _AuditForm):
             "path",
         )
         help_texts = {
+            "for_each": (
+                "CEL over output, input and steps, or python:name; returns a list. The rule is then asked of each item "
+                "and returns true or false."
+            ),
             "rule": (
                 "CEL over output, input and steps, or python:name. True passes; a list raises an issue for "
                 "each element."

@@ -210,6 +210,8 @@ class AuditRule(models.Model):
     step = models.ForeignKey(StepDefinition, on_delete=models.CASCADE, related_name="audits")
     position = models.PositiveIntegerField(default=0)
     name = models.CharField(max_length=100)
+    # Workers of the version before write rows without it.
+    for_each = ExpressionField(db_default="")
     rule = models.TextField(max_length=MAX_EXPRESSION_LENGTH)
     severity = models.CharField(max_length=8, choices=SEVERITY_CHOICES, default=Severity.CRITICAL.value)
     fail_at = models.CharField(max_length=8, choices=[("", "Its severity"), *_choices(FailAt)], blank=True, default="")

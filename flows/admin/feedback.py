@@ -48,6 +48,7 @@ GIVES = {
     "compute": "a map: the output of this step",
     "input_sanitizer": "a map: the input that is used",
     "output_sanitizer": "a map: the output that is validated, audited and passed on",
+    "for_each": "a list: the rule is asked of each item of it",
     "rule": "true or false, or a list with one element for each issue",
     "message": "text: what is wrong",
     "suggestions": "text, or a list of texts: how to fix it",
@@ -81,9 +82,9 @@ def list_urls(site: AdminSite) -> list[URLPattern]:
 def feedback_view(request: HttpRequest) -> HttpResponse:
     """GET: the variables and functions of every field. POST: what is to be said of the text of one field.
 
-    Posted is ``{"field", "text"}``; for expressions also ``step``, from 1, and ``schemas`` by the index of the step, 0
-    for the input: ``{"1": {"text": …, "type": …}}``. With ``"action": "make_strict"`` a schema is made strict:
-    ``optional`` is ``null`` or ``given`` and says what becomes of properties that may be left out.
+    Posted is ``{"field", "text"}``; for expressions also ``step``, from 1, the audit's ``for_each``, and ``schemas`` by
+    the index of the step, 0 for the input: ``{"1": {"text": …, "type": …}}``. With ``"action": "make_strict"`` a schema
+    is made strict: ``optional`` is ``null`` or ``given`` and says what becomes of properties that may be left out.
     """
     if request.method != "POST":
         return JsonResponse(describe_fields())
@@ -126,7 +127,8 @@ def _check(posted: dict[str, Any], field: str, text: str) -> Feedback:
     if field in SCHEMA_FIELDS:
         return check_schema_text(field, text)
     step = get_number(posted, "step", most=MAX_STEPS) or 1
-    return check_expression_text(field, text, step=step, schemas=_read_schemas(posted))
+    for_each = get_text(posted, "for_each")
+    return check_expression_text(field, text, step=step, schemas=_read_schemas(posted), for_each=for_each)
 
 
 def _read_schemas(posted: dict[str, Any]) -> dict[int, KnownSchema]:

@@ -12,8 +12,9 @@ from django.core.exceptions import ValidationError
 from flows.engine.differences import LineKind, compare_texts
 from flows.engine.errors import ExpressionError, Problem, SpecError
 from flows.engine.expression_paths import find_field_warnings
-from flows.engine.expressions import FIELD_VARIABLES, parse_expression
+from flows.engine.expressions import FIELD_VARIABLES, ITEM_VARIABLES, parse_expression
 from flows.engine.json_values import dump_json, find_line, find_places, format_pointer, parse_pointer
+from flows.engine.judging import PYTHON_BESIDE_FOR_EACH
 from flows.engine.plugins import PREFIX, registry
 from flows.engine.schemas import check_input_schema
 from flows.engine.spec import MAX_SCHEMA_BYTES
@@ -167,29 +168,41 @@ def _find_optional(schema: Any) -> list[str]:
 # Expressions
 
 
-def check_expression_text(field: str, text: str, *, step: int, schemas: Mapping[int, KnownSchema]) -> Feedback:
+def check_expression_text(
+    field: str, text: str, *, step: int, schemas: Mapping[int, KnownSchema], for_each: str = ""
+) -> Feedback:
     """Check an expression, and hold the paths in it against the schemas of the page.
 
-    ``step`` is the index of its step, from 1; ``schemas`` are by index, 0 for the input.
+    ``step`` is the index of its step, from 1; ``schemas`` are by index, 0 for the input; ``for_each`` is that of its
+    audit.
     """
+    for_each = "" if field == "for_each" else for_each.strip()
+    items = ITEM_VARIABLES if for_each else frozenset[str]()
     # Saving takes spaces away at both ends; those at the beginning stay here, or columns would be wrong.
     text = text.strip() if text.strip().startswith(PREFIX) else text.rstrip()
     try:
-        check_expression(field, text, registry)
+        if field == "rule" and items and text.startswith(PREFIX):
+            raise ExpressionError(PYTHON_BESIDE_FOR_EACH)
+        check_expression(field, text, registry, items)
     except ExpressionError as error:
         return Feedback([Remark(str(error), line=error.line, column=error.column)])
     if text.startswith(PREFIX):
         kind = "audit" if field == "rule" else "function"
         return Feedback(summary=f"Valid: the {kind} “{text.removeprefix(PREFIX)}” is registered")
-    variables = parse_expression(text, variables=FIELD_VARIABLES[field]).variables
+    variables = parse_expression(text, variables=FIELD_VARIABLES[field] | items).variables
     summary = f"Valid: reads {', '.join(sorted(variables))}" if variables else "Valid: reads no variable"
-    return Feedback(warnings=_find_warnings(field, text, step, schemas), summary=summary)
+    return Feedback(warnings=_find_warnings(field, text, step, schemas, for_each), summary=summary)
 
 
-def _find_warnings(field: str, text: str, step: int, schemas: Mapping[int, KnownSchema]) -> list[Remark]:
+def _find_warnings(field: str, text: str, step: int, schemas: Mapping[int, KnownSchema], for_each: str) -> list[Remark]:
     known = {index: schema.read() for index, schema in schemas.items() if index <= step}
     remarks = []
-    for doubt in find_field_warnings(field, text, step=step, schemas=known):
+    try:
+        doubts = find_field_warnings(field, text, step=step, schemas=known, for_each=for_each)
+    except ExpressionError:
+        # The text itself was checked: it is for_each that can't be read, and its own field reports that.
+        return []
+    for doubt in doubts:
         line, column = find_line(text, doubt.offset)
         remarks.append(Remark(f"Line {line}, column {column}: {doubt.message}", line=line, column=column))
     return remarks[:MOST_SHOWN]

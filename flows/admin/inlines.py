@@ -56,7 +56,7 @@ class AuditInline(_PartInline):
     max_num = MAX_AUDITS
     template = "admin/flows/flow/audits.html"
     fieldsets = [
-        (None, {"fields": ["position", ("name", "severity", "fail_at"), "rule"]}),
+        (None, {"fields": ["position", ("name", "severity", "fail_at"), "for_each", "rule"]}),
         (
             "Message, suggestions and path",
             {"fields": ["message_template", "message", "suggestions", "path"], "classes": ["collapse"]},

@@ -18,11 +18,13 @@ import cel
 
 from flows.engine.errors import ExpressionError
 from flows.engine.expression_functions import FUNCTIONS, IMPLEMENTATIONS, NeedsProcessError, current
-from flows.engine.expressions import CompiledExpression
-from flows.engine.json_values import MAX_DEPTH, shorten
+from flows.engine.expressions import ITEM_VARIABLES, CompiledExpression
+from flows.engine.json_values import MAX_DEPTH, describe_type, shorten
 
 MAX_INLINE_SIZE = 12_000
 """Values in the variables of an expression that is evaluated in this process: to convert them takes up to 30 ms."""
+MAX_INLINE_ITEMS = 2_000
+"""Elements of which a rule is asked in this process: 60 ms at most."""
 _VALUE_LENGTH = 64
 """Characters that take as long to copy as one value: about 0.1 µs."""
 NEEDS_PROCESS = object()
@@ -97,6 +99,37 @@ class Scope:
             reason = shorten(str(fault), 200).rstrip(".") if is_told else "the values are not what it takes"
             raise ExpressionError(f"“{usage}” can't be worked out: {reason}.")
         return _to_json(result, lambda keys: key_order.sort(keys, expression.literal_keys))
+
+    def ask_each(self, rule: CompiledExpression, items: Sequence[Any], *, is_limited: bool = True) -> Any:
+        """What a rule says of each of the ``items``: true, false, or a sentence where it gives neither.
+
+        A list in their order; ``NEEDS_PROCESS`` if that ``is_limited`` and would take too long here.
+        """
+        if is_limited and not self._is_quick_for_each(rule, items):
+            return NEEDS_PROCESS
+        answers: list[bool | str] = []
+        for index, item in enumerate(items):
+            try:
+                answer = self.evaluate(rule, {"item": item, "index": index}, is_limited=is_limited)
+            except ExpressionError as error:
+                answers.append(str(error))
+                continue
+            if answer is NEEDS_PROCESS:
+                return NEEDS_PROCESS
+            is_told = isinstance(answer, bool)
+            answers.append(answer if is_told else f"the rule gave {describe_type(answer)}; it must give true or false.")
+        return answers
+
+    def _is_quick_for_each(self, rule: CompiledExpression, items: Sequence[Any]) -> bool:
+        if len(items) > MAX_INLINE_ITEMS:
+            return False
+        shared = [measure(self._variables.get(name)) for name in rule.variables - ITEM_VARIABLES]
+        own = [measure(item) for item in items] if "item" in rule.variables else []
+        # Every element has the other variables copied for itself.
+        shared_size, own_size = (sum(size for size, _ in measured) for measured in (shared, own))
+        longest = max((length for _, length in (*shared, *own)), default=1)
+        is_small = shared_size + own_size <= MAX_INLINE_SIZE
+        return is_small and rule.work.is_quick(shared_size * len(items) + own_size, longest, len(items))
 
 
 def select_variables(expression: CompiledExpression, variables: Mapping[str, Any]) -> dict[str, Any]:

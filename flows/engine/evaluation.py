@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from flows.engine.cel_evaluation import NEEDS_PROCESS, Scope
 from flows.engine.errors import ExpressionError
 from flows.engine.expression_process import evaluate_in_process
-from flows.engine.expressions import FIELD_VARIABLES, parse_expression
+from flows.engine.expressions import FIELD_VARIABLES, ITEM_VARIABLES, CompiledExpression, parse_expression
 from flows.engine.history import History
 from flows.engine.json_values import clean_value, describe_type
 from flows.engine.plugin_calls import call_function
@@ -65,14 +65,27 @@ class Evaluator:
             function = self.registry.find_function(text, field)
             self.plugins[text] = function.fingerprint
             return await self.call(text, function, {**self.variables, **extra})
-        expression = parse_expression(text, variables=FIELD_VARIABLES[field])
+        expression = parse_expression(text, variables=FIELD_VARIABLES[field].union(extra))
         value = self._scope.evaluate(expression, extra)
-        if value is not NEEDS_PROCESS:
-            return value
+        return await self._evaluate_slowly(expression, extra) if value is NEEDS_PROCESS else value
+
+    async def ask_each(self, rule: str, items: Sequence[Any]) -> list[bool | str]:
+        """What a rule in CEL says of each of the ``items``: true, false, or a sentence where it gives neither.
+
+        Raises ``ExpressionError`` where it can't be asked at all.
+        """
+        expression = parse_expression(rule, variables=FIELD_VARIABLES["rule"] | ITEM_VARIABLES)
+        answers = self._scope.ask_each(expression, items)
+        found: list[bool | str] = answers
+        return await self._evaluate_slowly(expression, {}, items) if answers is NEEDS_PROCESS else found
+
+    async def _evaluate_slowly(
+        self, expression: CompiledExpression, extra: Mapping[str, Any], items: Sequence[Any] | None = None
+    ) -> Any:
         if self._before_slow is not None:
             await self._before_slow()
         async with self.budget.limit():
-            return await evaluate_in_process(expression, {**self.variables, **extra})
+            return await evaluate_in_process(expression, {**self.variables, **extra}, items=items)
 
     async def call(self, name: str, function: PythonFunction, variables: Mapping[str, Any]) -> Any:
         """Call a function of a plug-in; see ``call_function``."""

@@ -34,9 +34,9 @@ from flows.engine.model_calls import send_request
 from flows.engine.planner import Action, Call, Compute, EndReason, EndStatus, Finish, Wait, next_action
 from flows.engine.plugins import Registry
 from flows.engine.pricing import leave_unpriced, price_usage
-from flows.engine.prompt import build_request
+from flows.engine.prompt import build_own_message, build_request
 from flows.engine.providers import ModelClient, Provider, Providers, build_idempotency_key, find_providers
-from flows.engine.redaction import Redactor
+from flows.engine.redaction import MARK, Redactor
 from flows.engine.reply import ToolReply
 from flows.engine.spec import FlowSpec, ServiceTier
 from flows.engine.time_limits import DEFAULT_PLUGIN_TIMEOUT, TimeBudget, find_deadline
@@ -150,6 +150,17 @@ class _Course:
     async def receive(self, start: Start, reply: ToolReply) -> None:
         """Store a reply before it is judged. What ended before was recorded with the start of its attempt."""
         await self._recorder.record(Progress(received=Received(self._redact(start), reply)))
+
+    def redact_prompt(self, spec: FlowSpec, step: int) -> None:
+        """Take out what placeholders put into the system message of a step from its request, too."""
+        if self.redactor.is_idle:
+            return
+        sent = build_own_message(spec, self.history, step)
+        try:
+            kept = build_own_message(spec, self.redactor.redact_history(self.history), step)
+        except ExpressionError:  # a pattern found the name of a key
+            kept = MARK
+        self.redactor = replace(self.redactor, prompt=(sent, kept))
 
     def _redact(self, begun: Start) -> Start:
         if self.redactor.is_idle:
@@ -281,6 +292,10 @@ class Execution:
             step_input, plugins = await prepare_input(
                 self.spec, history, action.step, self.registry, budget, before_slow=course.flush
             )
+            request = None
+            if isinstance(action, Call):
+                request = build_request(self.spec, history, action.step, step_input, providers=self.providers)
+                course.redact_prompt(self.spec, action.step)
         except ExpressionError as error:
             if budget.deadline is not None and budget.expired:
                 return budget.deadline.end(now=budget.deadline.moment)
@@ -288,9 +303,6 @@ class Execution:
             reason = EndReason.MISSING_INPUT if is_missing else EndReason.EXPRESSION_ERROR
             # No attempt began that could be named: the sentence names the step.
             return Finish(EndStatus.ERRORED, reason, str(error))
-        request = None
-        if isinstance(action, Call):
-            request = build_request(self.spec, history, action.step, step_input, providers=self.providers)
         return _Ready(Start(action.step, action.number, step_input, request, now, plugins), budget)
 
     async def _enter_gate(

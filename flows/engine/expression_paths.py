@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from flows.engine.expressions import FIELD_VARIABLES, NAME, SKIPPED, parse_expression, split_tokens
+from flows.engine.expressions import FIELD_VARIABLES, ITEM_VARIABLES, NAME, SKIPPED, parse_expression, split_tokens
 from flows.engine.json_values import follow_ref, shorten
-from flows.engine.message_template import parse_template
+from flows.engine.message_template import list_placeholders, parse_template
 from flows.engine.plugins import PREFIX
 
 # What these say about properties is more than a look-up can tell.
@@ -50,15 +50,15 @@ class PathWarning(NamedTuple):
 
 
 def find_field_warnings(
-    field: str, text: str, *, step: int, schemas: Mapping[int, Any], rule: str = ""
+    field: str, text: str, *, step: int, schemas: Mapping[int, Any], rule: str = "", for_each: str = ""
 ) -> list[PathWarning]:
     """The paths that most likely lead nowhere in an expression or template of the step with the index ``step``, from 1.
 
     ``schemas`` are those of the outputs by index, 0 for the input; one that is not known is missing or None. ``rule``
-    is that of the field's audit: it says what ``item`` is. Raises ``ExpressionError`` for a text that is no expression;
-    one that names a Python function has no paths.
+    and ``for_each`` are those of the field's audit: they say what ``item`` is. Raises ``ExpressionError`` for a text
+    that is no expression; one that names a Python function has no paths, a ``system_message`` has placeholders.
     """
-    if text.startswith(PREFIX):
+    if text.startswith(PREFIX) and field != "system_message":
         return []
     indexes = {"input": 0, "previous": step - 1, "output": step}
     if field == "compute":
@@ -66,18 +66,33 @@ def find_field_warnings(
         del indexes["previous"]
     roots = {name: _resolve([(schemas.get(index), schemas.get(index))]) for name, index in indexes.items()}
     roots["steps"] = tuple(schemas.get(index) for index in range(step))
-    if rule and not rule.startswith(PREFIX):
-        parse_expression(rule, variables=FIELD_VARIABLES["rule"])
-        roots["item"] = _find_item(rule.strip(), roots)
-    if field != "message_template":
-        parse_expression(text, variables=FIELD_VARIABLES[field])
+    own = ITEM_VARIABLES if for_each and field != "for_each" else frozenset[str]()
+    if (items := for_each or rule) and not items.startswith(PREFIX):
+        parse_expression(items, variables=FIELD_VARIABLES["for_each" if for_each else "rule"])
+        roots["item"] = _find_item(items.strip(), roots)
+    if own:
+        roots["index"] = [({"type": "integer"}, None)]
+    if field == "system_message":
+        paths: Iterable[tuple[str, int]] = list_placeholders(text)
+    elif field == "message_template":
+        paths = parse_template(text, FIELD_VARIABLES["message"] | own).paths
+    else:
+        parse_expression(text, variables=FIELD_VARIABLES[field] | own)
         return _find_warnings(text, roots)
     return [
         PathWarning(warning.message, offset + warning.offset)
-        for path, offset in parse_template(text).paths
+        for path, offset in paths
         if path.isascii()  # expressions know no other names
         for warning in _find_warnings(path, roots)
     ]
+
+
+def parse_output_path(text: str) -> tuple[str, ...] | None:
+    """The parts of ``output.clauses`` or ``output.risks[0].parts``; None for a text that is no path into the output."""
+    path = _PATH.fullmatch(text.strip())
+    if path is None or path["root"] != "output" or path["loop"]:
+        return None
+    return tuple(part[0] for part in _PART.finditer(path["parts"]))
 
 
 def _find_warnings(text: str, roots: Mapping[str, _Options]) -> list[PathWarning]:

@@ -11,13 +11,13 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from flows.engine.cel_evaluation import Scope, select_variables
 from flows.engine.errors import ExpressionError, ExpressionTimeout
-from flows.engine.expressions import CompiledExpression, parse_expression
+from flows.engine.expressions import ITEM_VARIABLES, CompiledExpression, parse_expression
 
 TIMEOUT = 2.0
 """Seconds that an expression may compute in a process of its own."""
@@ -36,15 +36,22 @@ _slots = threading.BoundedSemaphore(MAX_PROCESSES)
 
 
 async def evaluate_in_process(
-    expression: CompiledExpression, variables: Mapping[str, Any], *, timeout: float = TIMEOUT
+    expression: CompiledExpression,
+    variables: Mapping[str, Any],
+    *,
+    items: Sequence[Any] | None = None,
+    timeout: float = TIMEOUT,
 ) -> Any:
     """Evaluate an expression over JSON values, with at most ``timeout`` seconds of computing.
 
-    The process is killed if the caller is cancelled. Raises ``ExpressionTimeout`` if it takes longer,
-    ``ExpressionError`` if it fails or takes too much memory.
+    With ``items`` it is a rule, and asked of each of them: see ``Scope.ask_each``. The process is killed if the caller
+    is cancelled. Raises ``ExpressionTimeout`` if it takes longer, ``ExpressionError`` if it fails or takes too much
+    memory.
     """
-    named = select_variables(expression, variables)
-    request = json.dumps({"text": expression.text, "variables": named, "seconds": timeout}).encode()
+    extra = {} if items is None else dict.fromkeys(ITEM_VARIABLES)
+    named = select_variables(expression, {**variables, **extra})
+    asked = {"text": expression.text, "variables": named, "items": items, "seconds": timeout}
+    request = json.dumps(asked).encode()
     while not _slots.acquire(blocking=False):  # noqa: ASYNC110  # no event can be shared by several event loops
         await asyncio.sleep(_SLOT_INTERVAL)
     try:
@@ -99,7 +106,11 @@ def _serve() -> None:
     variables = request["variables"]
     try:
         expression = parse_expression(request["text"], variables=frozenset(variables))
-        answer = {"result": Scope(variables).evaluate(expression, is_limited=False)}
+        scope, items = Scope(variables), request["items"]
+        if items is None:
+            answer = {"result": scope.evaluate(expression, is_limited=False)}
+        else:
+            answer = {"result": scope.ask_each(expression, items, is_limited=False)}
     except ExpressionError as error:
         answer = {"error": str(error)}
     text = json.dumps(answer)

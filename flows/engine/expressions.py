@@ -32,6 +32,7 @@ FIELD_VARIABLES: Mapping[str, frozenset[str]] = {
     "input_expression": _STEP,
     "input_sanitizer": frozenset({"value"}),
     "output_sanitizer": frozenset({"value"}),
+    "for_each": _AUDIT,
     "rule": _AUDIT,
     "message": _AUDIT | {"item"},
     "suggestions": _AUDIT | {"item"},
@@ -41,6 +42,8 @@ FIELD_VARIABLES: Mapping[str, frozenset[str]] = {
     "compute": _STEP,
 }
 """The variables that an expression in each field of a flow may use."""
+ITEM_VARIABLES = frozenset({"item", "index"})
+"""What all fields of an audit with ``for_each`` may use, too: the element that its rule is asked of, and its place."""
 
 _NO_VARIABLES = frozenset(
     {"bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"}
@@ -103,11 +106,14 @@ class Work:
     joins: int = 1
     """How many lists may be joined by ``+``."""
 
-    def is_quick(self, size: int, longest: int) -> bool:
-        """Whether variables of ``size`` values, ``longest`` of them in one list, are quickly worked through."""
+    def is_quick(self, size: int, longest: int, times: int = 1) -> bool:
+        """Whether variables of ``size`` values, ``longest`` of them in one list, are quickly worked through.
+
+        Of an expression that is evaluated several ``times``, ``size`` counts them all.
+        """
         rounds = max(longest, self.listed) * self.joins
         copied = size * self.growth * sum(int(rounds**depth) for depth in self.copies)
-        return int(rounds**self.depth) <= MAX_INLINE_ROUNDS and copied <= MAX_INLINE_COPIED
+        return times * int(rounds**self.depth) <= MAX_INLINE_ROUNDS and copied <= MAX_INLINE_COPIED
 
 
 @dataclass(frozen=True)

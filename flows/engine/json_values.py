@@ -102,6 +102,22 @@ def dump_line(value: Any) -> str:
     return text if text.isascii() else text.translate(_LINE_BREAKS)
 
 
+def dump_visible(value: Any) -> str:
+    """The JSON text of a value as the model may see it: without internal keys."""
+    text = dump_line(value)
+    # Most values have none, and a look at the text is cheaper than a copy.
+    return dump_line(strip_internal(value)) if '"_' in text else text
+
+
+def strip_internal(value: Any) -> Any:
+    """``value`` without the keys that begin with ``_``, at any depth: they never reach the model."""
+    if isinstance(value, dict):
+        return {key: strip_internal(item) for key, item in value.items() if not key.startswith("_")}
+    if isinstance(value, list):
+        return [strip_internal(item) for item in value]
+    return value
+
+
 def _refuse_constant(name: str) -> Any:
     raise JsonError(f"{name} is not a JSON number; use null or a finite number.")
 

@@ -11,8 +11,9 @@ from pydantic import BaseModel, ValidationError
 
 from flows.engine.errors import ExpressionError, ExpressionTimeout
 from flows.engine.evaluation import Evaluator
+from flows.engine.expression_paths import parse_output_path
 from flows.engine.history import Issue, Outcome, Severity
-from flows.engine.json_values import clean_value, describe_type, dump_json
+from flows.engine.json_values import clean_value, describe_type, dump_json, format_pointer
 from flows.engine.message_template import parse_template
 from flows.engine.plugin_calls import copy_value
 from flows.engine.plugins import PREFIX, PythonFunction, Registry
@@ -42,7 +43,7 @@ def is_judged_in_python(step: StepSpec, registry: Registry) -> bool:
         return True
     texts = [step.output_sanitizer, step.pass_expression, step.failure_reason_expression]
     for audit in step.audits:
-        texts += [audit.rule, audit.message, audit.suggestions, audit.path]
+        texts += [audit.for_each, audit.rule, audit.message, audit.suggestions, audit.path]
     return any(text is not None and text.startswith(PREFIX) for text in texts)
 
 
@@ -170,6 +171,9 @@ AUDIT_ERROR = "audit_error"
 """The code of the issue that an audit which can't be evaluated becomes."""
 MAX_ISSUES = 500
 """Issues that one audit keeps of one output; one more issue then says how many there were."""
+PYTHON_BESIDE_FOR_EACH = (
+    "A rule beside for_each is CEL; a Python audit goes through the elements itself and gives a list. Remove for_each."
+)
 MORE_ISSUES = "more_issues"
 """The code of that one more issue: of the audit, not all issues are there."""
 
@@ -197,7 +201,17 @@ async def run_audit(audit: AuditSpec, evaluator: Evaluator, typed_output: BaseMo
     return await _collect_issues(audit, evaluator, _evaluate_rule(audit, evaluator, typed_output))
 
 
+@dataclass(frozen=True, slots=True)
+class _RefusedItem:
+    """An element of ``for_each`` of which the rule is false."""
+
+    index: int
+    value: Any
+
+
 async def _evaluate_rule(audit: AuditSpec, evaluator: Evaluator, typed_output: BaseModel | None) -> Any:
+    if audit.for_each is not None:
+        return await _ask_each(audit, audit.for_each, evaluator)
     if audit.rule.startswith(PREFIX):
         extra = {} if typed_output is None else {"output": typed_output}
         return await evaluator.evaluate("rule", audit.rule, **extra)
@@ -205,6 +219,25 @@ async def _evaluate_rule(audit: AuditSpec, evaluator: Evaluator, typed_output: B
     if not isinstance(finding, (bool, list)):
         raise ExpressionError(f"the rule gave {describe_type(finding)}; a rule gives true, false or a list.")
     return finding
+
+
+async def _ask_each(audit: AuditSpec, for_each: str, evaluator: Evaluator) -> list[_RefusedItem]:
+    """The elements that the rule refuses. Raises ``ExpressionError``, with those ``found`` all the same."""
+    if audit.rule.startswith(PREFIX):
+        raise ExpressionError(PYTHON_BESIDE_FOR_EACH)
+    items = await evaluator.evaluate("for_each", for_each)
+    if for_each.startswith(PREFIX):
+        items = clean_value(items).value
+    if not isinstance(items, list):
+        raise ExpressionError(f"its for_each gave {describe_type(items)}; a list is needed.")
+    answers = await evaluator.ask_each(audit.rule, items)
+    refused = [_RefusedItem(index, items[index]) for index, answer in enumerate(answers) if answer is False]
+    unasked = [(index, answer) for index, answer in enumerate(answers) if isinstance(answer, str)]
+    if unasked:
+        (index, fault), count = unasked[0], len(unasked)
+        more = f" It is the first of {count:,} elements with a fault." if count > 1 else ""
+        raise ExpressionError(f"at index {index} of for_each: {fault}{more}", found=refused)
+    return refused
 
 
 async def _collect_issues(audit: AuditSpec, evaluator: Evaluator, finding: Awaitable[Any]) -> list[Issue]:
@@ -267,29 +300,44 @@ def _read_fields(element: Any) -> dict[str, Any]:
     return {}
 
 
-async def _build_issue(audit: AuditSpec, evaluator: Evaluator, element: Any) -> Issue:
-    own = _read_fields(element)
-    fields: dict[str, Any] = {"code": build_code(audit.name), "severity": audit.severity.value, "audit": audit.name}
+def _begin_refused(audit: AuditSpec, refused: _RefusedItem) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The fields of the issue of an element of ``for_each``, which says none itself, and what expressions see."""
+    path = parse_output_path(audit.for_each or "")
+    # Where the issue has a path, the element stands there.
+    fields = {"context": {"item": refused.value}} if path is None else {"path": format_pointer((*path, refused.index))}
+    return fields, {"item": refused.value, "index": refused.index}
+
+
+def _begin_found(element: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The fields that a finding says of its issue, and what expressions see of it."""
     # Null in a field that the audit added is a finding; in one of ours it says nothing.
-    fields.update((key, value) for key, value in own.items() if value is not None or key not in Issue.model_fields)
-    if isinstance(fields["severity"], str):
+    own = _read_fields(element).items()
+    fields = {key: value for key, value in own if value is not None or key not in Issue.model_fields}
+    if isinstance(fields.get("severity"), str):
         fields["severity"] = fields["severity"].strip().lower()
     if not isinstance(element, (BaseModel, Mapping, str, type(None))):
         fields["context"] = {"item": element}
-    item = clean_value(dict(element) if isinstance(element, Mapping) else element).value
+    return fields, {"item": clean_value(dict(element) if isinstance(element, Mapping) else element).value}
+
+
+async def _build_issue(audit: AuditSpec, evaluator: Evaluator, element: Any) -> Issue:
+    is_refused = isinstance(element, _RefusedItem)
+    own, variables = _begin_refused(audit, element) if is_refused else _begin_found(element)
+    fields = {"code": build_code(audit.name), "severity": audit.severity.value, "audit": audit.name, **own}
     if audit.message is not None:
-        fields["description"] = await _evaluate_text(audit, evaluator, "message", audit.message, item)
+        fields["description"] = await _evaluate_text(audit.message, "message", evaluator, variables)
     elif audit.message_template is not None:
-        fields["description"] = parse_template(audit.message_template).render({**evaluator.variables, "item": item})
+        fields["description"] = parse_template(audit.message_template).render({**evaluator.variables, **variables})
     if audit.path is not None:
-        fields["path"] = await _evaluate_text(audit, evaluator, "path", audit.path, item)
+        fields["path"] = await _evaluate_text(audit.path, "path", evaluator, variables)
     if audit.suggestions is not None:
-        suggestions = await evaluator.evaluate("suggestions", audit.suggestions, item=item)
+        suggestions = await evaluator.evaluate("suggestions", audit.suggestions, **variables)
         fields["suggestions"] = suggestions if isinstance(suggestions, list) else [suggestions]
     if isinstance(fields.get("suggestions"), str):
         fields["suggestions"] = [fields["suggestions"]]
     if "description" not in fields:
-        what = "did not pass" if item is None else f"found {dump_json(item)[:500]}"
+        item = variables["item"]
+        what = "did not pass" if item is None else f"{'refused' if is_refused else 'found'} {dump_json(item)[:500]}"
         fields["description"] = f"The audit “{audit.name}” {what}."
     try:
         return Issue.model_validate(clean_value(fields).value)
@@ -299,8 +347,8 @@ async def _build_issue(audit: AuditSpec, evaluator: Evaluator, element: Any) -> 
         raise ExpressionError(f"it raised an issue whose “{place}” is wrong: {first['msg']}.") from error
 
 
-async def _evaluate_text(audit: AuditSpec, evaluator: Evaluator, field: str, text: str, item: Any) -> str:
-    value = await evaluator.evaluate(field, text, item=item)
+async def _evaluate_text(text: str, field: str, evaluator: Evaluator, variables: Mapping[str, Any]) -> str:
+    value = await evaluator.evaluate(field, text, **variables)
     if not isinstance(value, str):
         raise ExpressionError(f"its {field} gave {describe_type(value)}; a text is needed.")
     return value

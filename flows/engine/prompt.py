@@ -11,8 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from flows.engine.errors import ExpressionError
+from flows.engine.evaluation import step_variables
 from flows.engine.history import Attempt, History, Issue, Outcome, Severity
-from flows.engine.json_values import dump_line
+from flows.engine.json_values import dump_line, dump_visible
+from flows.engine.message_template import fill_placeholders, list_placeholders
 from flows.engine.model_api import render_request
 from flows.engine.model_calls import plan_call
 from flows.engine.providers import Providers
@@ -69,7 +72,7 @@ def build_request(
     """The exact body of the next call of step ``index``, given the step's ``input``.
 
     ``spec`` is checked and resolved: its model steps name their model. JSON appears here and nowhere earlier. Raises
-    ``UnsupportedCallError`` if the model can't be asked at its provider.
+    ``UnsupportedCallError`` if the model can't be asked at its provider, and what ``build_own_message`` raises.
     """
     step = spec.step(index)
     if step.model is None or step.tool_name is None or step.output_schema is None:
@@ -85,8 +88,23 @@ def build_request(
 
 def build_system_message(spec: FlowSpec, history: History, index: int) -> str:
     """The step's own system message followed by the sections that have something to say."""
-    own = spec.step(index).system_message.strip()
+    own = build_own_message(spec, history, index)
     return join_parts([own, *(section.text for section in build_sections(spec, history, index))])
+
+
+def build_own_message(spec: FlowSpec, history: History, index: int) -> str:
+    """The step's own system message, its placeholders filled in.
+
+    Raises ``ExpressionError``, with a sentence that names the step, where one leads to nothing.
+    """
+    step = spec.step(index)
+    own = step.system_message.strip()
+    if not any(list_placeholders(own)):
+        return own
+    try:
+        return fill_placeholders(own, step_variables(spec, history, index))
+    except ExpressionError as error:
+        raise ExpressionError(f"Step {index} “{step.name}”, system_message: {error}") from error
 
 
 def build_sections(spec: FlowSpec, history: History, index: int) -> list[PromptSection]:
@@ -141,22 +159,6 @@ def select_issues(step: StepSpec, outcome: str, issues: Iterable[Any], minimum: 
             return tuple(issues)
         thresholds = {audit.name: min(minimum, audit.threshold or minimum) for audit in step.audits}
     return tuple(issue for issue in issues if Severity(issue.severity) >= thresholds.get(issue.audit, minimum))
-
-
-def dump_visible(value: Any) -> str:
-    """The JSON text of a value as the model may see it: without internal keys."""
-    text = dump_line(value)
-    # Most values have none, and a look at the text is cheaper than a copy.
-    return dump_line(strip_internal(value)) if '"_' in text else text
-
-
-def strip_internal(value: Any) -> Any:
-    """``value`` without the keys that begin with ``_``, at any depth: they never reach the model."""
-    if isinstance(value, dict):
-        return {key: strip_internal(item) for key, item in value.items() if not key.startswith("_")}
-    if isinstance(value, list):
-        return [strip_internal(item) for item in value]
-    return value
 
 
 def _render_output(attempt: Attempt) -> str:

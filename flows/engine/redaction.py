@@ -20,10 +20,9 @@ from stdnum import iban, luhn
 
 from flows.engine.errors import Problem
 from flows.engine.history import MAX_CODE_LENGTH, Attempt, History, Issue, initial_attempt
-from flows.engine.json_values import format_pointer, parse_pointer
+from flows.engine.json_values import dump_visible, format_pointer, parse_pointer
 from flows.engine.model_api import replace_texts
 from flows.engine.planner import Finish
-from flows.engine.prompt import dump_visible
 
 MARK = "[redacted]"
 """Stands in the place of a value; what a pattern found has the pattern's name in it."""
@@ -201,10 +200,14 @@ def _format_number(number: int | float) -> str:
 
 @dataclass(frozen=True)
 class Redactor:
-    """Redacts what belongs to one run: by its flow's rules, and the ``values`` at their pointers in its input."""
+    """Redacts what belongs to one run: by its flow's rules, and the ``values`` at their pointers in its input.
+
+    ``prompt`` is the system message of the step that is at work, as it is sent and as it is kept.
+    """
 
     rules: tuple[str, ...] = ()
     values: frozenset[_Leaf] = frozenset()
+    prompt: tuple[str, str] = ("", "")
 
     @classmethod
     def of(cls, rules: Collection[str], input: Any) -> Redactor:
@@ -218,7 +221,7 @@ class Redactor:
             for path, leaf in (_list_leaves(value) if self._pointers else ())
             if isinstance(leaf, str | int | float) and not isinstance(leaf, bool) and self._is_at_pointer(path)
         }
-        return self if found <= self.values else Redactor(self.rules, self.values | found)
+        return self if found <= self.values else replace(self, values=self.values | found)
 
     @property
     def is_idle(self) -> bool:
@@ -256,8 +259,16 @@ class Redactor:
         if not self.rules or request is None:
             return request
         plain, redacted = dump_visible(input), dump_visible(self.redact_value(input))
-        # The user's message is the input as JSON: in there pointers find also what is too short to be looked for.
-        return replace_texts(request, lambda text: redacted if text == plain else self._scrub(text))
+        sent, kept = self.prompt
+
+        def redact(text: str) -> str:
+            # The user's message is the input as JSON: in there pointers find also what is too short to be looked for.
+            # So they do in what placeholders put into the system message.
+            if text == plain:
+                return redacted
+            return self._scrub(kept + text.removeprefix(sent) if sent and text.startswith(sent) else text)
+
+        return replace_texts(request, redact)
 
     def redact_attempt(self, attempt: Attempt) -> Attempt:
         """The attempt as it joins the history: output and issues, and what was sent."""

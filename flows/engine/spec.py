@@ -142,6 +142,8 @@ class AuditSpec(_Document):
     """One rule that every output of a step is held against."""
 
     name: str = Field(min_length=1, max_length=100)
+    for_each: Expression | None = None
+    """Gives a list: ``rule`` is then asked of each element as ``item``, and gives true or false."""
     rule: Expression
     """``true`` or an empty list passes, ``false`` raises one issue, a list one issue for each element."""
     severity: Severity = Severity.CRITICAL
@@ -153,7 +155,8 @@ class AuditSpec(_Document):
     """What is wrong, with paths in braces; instead of ``message``."""
     suggestions: Expression | None = None
     path: Expression | None = None
-    """Gives the JSON pointer into the output that an issue is about."""
+    """Gives the JSON pointer into the output that an issue is about. Without it, an issue of an element of
+    ``for_each``, where that is a path into the output, is about that element."""
 
     @property
     def threshold(self) -> Severity | None:
@@ -176,6 +179,7 @@ class StepSpec(_Document):
     """What the step does; the model reads it as the description of the tool."""
     tool_name: str | None = Field(default=None, pattern=TOOL_NAME_PATTERN)
     system_message: str = ""
+    """The prompt, in which ``{input.party}``, ``{steps[1].output.count}`` and ``{previous.total}`` are placeholders."""
     output_type: TypeName | None = None
     """A registered pydantic type, or the class itself, which also names the tool if ``tool_name`` is not given.
     ``output_schema`` then holds its JSON Schema, frozen when published."""

@@ -7,9 +7,15 @@ from contextlib import suppress
 
 from flows.engine.errors import ExpressionError, Problem, SpecError
 from flows.engine.expression_paths import find_field_warnings
-from flows.engine.expressions import FIELD_VARIABLES, parse_expression
+from flows.engine.expressions import FIELD_VARIABLES, ITEM_VARIABLES, fail_at, parse_expression
 from flows.engine.json_values import find_unstorable
-from flows.engine.message_template import parse_template
+from flows.engine.judging import PYTHON_BESIDE_FOR_EACH
+from flows.engine.message_template import (
+    MAX_PLACEHOLDERS,
+    find_placeholder_fault,
+    list_placeholders,
+    parse_template,
+)
 from flows.engine.model_calls import check_model_calls, resolve_spec
 from flows.engine.plugins import PREFIX, Registry
 from flows.engine.pricing import has_price
@@ -28,7 +34,7 @@ STEP_EXPRESSIONS = (
     "pass_expression",
     "failure_reason_expression",
 )
-AUDIT_EXPRESSIONS = ("rule", "message", "suggestions", "path")
+AUDIT_EXPRESSIONS = ("for_each", "rule", "message", "suggestions", "path")
 
 MAX_PATH_WARNINGS = 10
 """Paths of a flow that lead nowhere and are shown one by one."""
@@ -127,6 +133,8 @@ def _check_step(index: int, step: StepSpec, registry: Registry) -> Iterator[Prob
             "(or a compute expression, if it is meant to be local).",
         )
     yield from _check_output(step, registry)
+    if not step.is_local:
+        yield from _check_placeholders(index, step.system_message)
     yield from _check_include_results(index, step)
     for field in STEP_EXPRESSIONS:
         yield from _check_expression(field, getattr(step, field), registry)
@@ -135,16 +143,39 @@ def _check_step(index: int, step: StepSpec, registry: Registry) -> Iterator[Prob
     yield from _check_unique(step.audits, "/audits", "name", "Two audits of this step are called “{}”. Rename one.")
 
 
+def _check_placeholders(index: int, text: str) -> Iterator[Problem]:
+    """What can never be filled in, whatever the outputs are, in the system message of step ``index``."""
+    found = list(list_placeholders(text))
+    if len(found) > MAX_PLACEHOLDERS:
+        message = f"A system message has at most {MAX_PLACEHOLDERS} placeholders; this one has {len(found):,}."
+        yield Problem("/system_message", f"{message} Put the data into the input_expression.")
+        return
+    faults = [(offset, fault) for path, offset in found if (fault := find_placeholder_fault(path))]
+    # Without schemas only that leads nowhere what no schema can change.
+    warnings = find_field_warnings("system_message", text, step=index, schemas={})
+    faults += [(warning.offset, warning.message) for warning in warnings]
+    for offset, fault in sorted(faults):
+        try:
+            fail_at(text, offset, fault.removesuffix("."))
+        except ExpressionError as error:
+            yield Problem("/system_message", str(error))
+
+
 def _check_audit(audit: AuditSpec, registry: Registry) -> Iterator[Problem]:
+    items = frozenset[str]() if audit.for_each is None else ITEM_VARIABLES
     for field in AUDIT_EXPRESSIONS:
-        yield from _check_expression(field, getattr(audit, field), registry)
+        text = getattr(audit, field)
+        if field == "rule" and items and text.startswith(PREFIX):
+            yield Problem("/rule", PYTHON_BESIDE_FOR_EACH)
+        else:
+            yield from _check_expression(field, text, registry, frozenset() if field == "for_each" else items)
     if audit.message_template is None:
         return
     if audit.message is not None:
         message = "An audit has a message template or a message, not both. Remove one of them."
         yield Problem("/message_template", message)
     try:
-        parse_template(audit.message_template)
+        parse_template(audit.message_template, FIELD_VARIABLES["message"] | items)
     except ExpressionError as error:
         yield Problem("/message_template", str(error))
 
@@ -178,27 +209,31 @@ def _check_include_results(index: int, step: StepSpec) -> Iterator[Problem]:
             yield Problem(f"/include_results/{position}", f"Step {included} is included twice. Name it once.")
 
 
-def check_expression(field: str, text: str, registry: Registry) -> None:
+def check_expression(field: str, text: str, registry: Registry, more_variables: frozenset[str] = frozenset()) -> None:
     """Check what stands in one ``field`` of a flow: CEL text or ``python:name``.
 
-    Raises ``ExpressionError``, with line and column where the fault has one place.
+    It may use the variables of the field and ``more_variables``. Raises ``ExpressionError``, with line and column where
+    the fault has one place.
     """
+    variables = FIELD_VARIABLES[field] | more_variables
     if not text.startswith(PREFIX):
-        parse_expression(text, variables=FIELD_VARIABLES[field])
+        parse_expression(text, variables=variables)
         return
     function = registry.find_function(text, field)
-    if unknown := function.unknown_parameters(FIELD_VARIABLES[field]):
-        available = ", ".join(sorted(FIELD_VARIABLES[field]))
+    if unknown := function.unknown_parameters(variables):
+        available = ", ".join(sorted(variables))
         raise ExpressionError(
             f"“{text}” takes the parameter “{unknown[0]}”, which is not available here. Available: {available}."
         )
 
 
-def _check_expression(field: str, text: str | None, registry: Registry) -> Iterator[Problem]:
+def _check_expression(
+    field: str, text: str | None, registry: Registry, more_variables: frozenset[str] = frozenset()
+) -> Iterator[Problem]:
     if text is None:
         return
     try:
-        check_expression(field, text, registry)
+        check_expression(field, text, registry, more_variables)
     except ExpressionError as error:
         yield Problem(f"/{field}", str(error))
 
@@ -234,14 +269,17 @@ def _find_path_warnings(spec: FlowSpec) -> Iterator[Problem]:
     schemas = {0: spec.input_schema, **{index: step.output_schema for index, step in enumerate(spec.steps, start=1)}}
     for index, step in enumerate(spec.steps, start=1):
         pointer, place = f"/steps/{index - 1}", f"Step {index} “{step.name}”"
-        fields = [(pointer, place, "", name, getattr(step, name)) for name in STEP_EXPRESSIONS]
+        names = STEP_EXPRESSIONS if step.is_local else ("system_message", *STEP_EXPRESSIONS)
+        no_items: dict[str, str] = {}
+        fields = [(pointer, place, no_items, name, getattr(step, name)) for name in names]
         for position, audit in enumerate(step.audits):
-            within = (f"{pointer}/audits/{position}", f"{place}, audit “{audit.name}”", audit.rule)
+            items = {"rule": audit.rule, "for_each": audit.for_each or ""}
+            within = (f"{pointer}/audits/{position}", f"{place}, audit “{audit.name}”", items)
             fields += [(*within, name, getattr(audit, name)) for name in (*AUDIT_EXPRESSIONS, "message_template")]
-        for path, owner, rule, name, text in fields:
+        for path, owner, items, name, text in fields:
             # What can't be read is a problem, which ``check_spec`` reports.
             with suppress(ExpressionError):
-                for warning in find_field_warnings(name, text, step=index, schemas=schemas, rule=rule) if text else []:
+                for warning in find_field_warnings(name, text, step=index, schemas=schemas, **items) if text else []:
                     yield Problem(f"{path}/{name}", f"{owner}, {name.replace('_', ' ')}: {warning.message}")
 
 

@@ -167,8 +167,10 @@ def _build_audit(audit: AuditSpec, step: StepSpec, flow_name: str) -> AuditLine:
     else:
         role, role_help = "Blocks", "Its issues fail the attempt"
     url = build_issues_url(flow_name, audit=audit.name)
-    rule = cut_text(str(audit.rule).strip())
-    return AuditLine(audit.name, SEVERITIES[audit.severity.value], role, role_help, rule, url)
+    rule = str(audit.rule).strip()
+    if audit.for_each:
+        rule = f"for each item of {str(audit.for_each).strip()}: {rule}"
+    return AuditLine(audit.name, SEVERITIES[audit.severity.value], role, role_help, cut_text(rule), url)
 
 
 def describe_pass_rule(rule: str) -> str:

@@ -16,6 +16,7 @@ from flows.engine import history as engine
 from flows.engine import prompt
 from flows.engine.history import History, Outcome
 from flows.engine.json_values import parse_object
+from flows.engine.message_template import list_placeholders
 from flows.engine.model_api import MESSAGE_FIELDS, list_messages
 from flows.engine.prompt import PromptSection, build_sections, join_parts, render_issue
 from runs import models
@@ -142,9 +143,14 @@ def _read_message(message: Mapping[str, Any], told: Told | None) -> ModelMessage
     shown = list_text(content)
     if role != "system" or told is None or not told.sections:
         return ModelMessage(role, shown, is_json=False)
-    if join_parts([told.own, *(section.text for section in told.sections)]) != content:
+    feedback = join_parts(section.text for section in told.sections)
+    text = told.own
+    if any(list_placeholders(text)):
+        # What they were filled in with may be gone since; what follows is the same to the letter.
+        text = content.removesuffix(f"\n\n{feedback}")
+    if join_parts([text, feedback]) != content:
         return ModelMessage(role, shown, is_json=False, is_unexpected=True)
-    own = list_text(told.own) if told.own else None
+    own = list_text(text) if text else None
     return ModelMessage(role, shown, False, own, tuple(_read_section(section, told) for section in told.sections))
 
 

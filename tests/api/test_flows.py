@@ -8,6 +8,7 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission
 
+from flows.engine.spec import FlowSpec
 from flows.examples import load_documents, load_examples
 from flows.flow_file import render_flow
 from flows.models import Flow, FlowVersion
@@ -115,6 +116,14 @@ class TestCreate:
         assert (version.note, version.created_by and version.created_by.username) == ("From git", "editor")
         assert document["made_version"] == document["live_version"] == 1
         assert document["live"]["document"] == make_document(max_retries=1)
+
+    def test_what_is_asked_of_each_item_and_put_into_a_prompt_comes_back_as_it_was_sent(self, editor: Script) -> None:
+        each = {"name": "Words", "for_each": "output.text.split(' ')", "rule": "size(item) < 9"}
+        document = make_document(system_message="For {input.party}: {}", audits=[each])
+        live = read_json(editor.post("flows", document), 201)["live"]
+        assert live["document"] == document
+        file = render_flow(FlowSpec.from_document(document))
+        assert read_json(editor.put("flows/tea", file.encode(), Content_Type="application/yaml"), 200)["live"] == live
 
     def test_every_example_can_be_sent_as_the_file_that_it_is(self, editor: Script) -> None:
         load_examples()

@@ -142,10 +142,10 @@ class TestStepsAndAudits:
         ),
         "audits": (
             (audited(HAS_DATE, ADDS_UP, POSITIVE),),
-            (audited(POSITIVE.model_copy(update={"rule": "true"}), HAS_DATE),),
+            (audited(POSITIVE.model_copy(update={"rule": "item > 0.0", "for_each": "[1.0]"}), HAS_DATE),),
             [
                 changed("Step 1 “Extract”"),
-                changed("Audit “Positive”", "rule"),
+                changed("Audit “Positive”", "for_each", "rule"),
                 changed("Audit “Has a date”", "moved from place 1 to 2"),
                 ("Audit “Adds up”", "removed", ["rule"]),
             ],

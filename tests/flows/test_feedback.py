@@ -143,6 +143,25 @@ class TestExpressions:
         (problem,) = check(editor, field, text)["problems"]
         assert (problem["line"], problem["column"], words in problem["message"]) == (line, column, True)
 
+    @pytest.mark.parametrize(
+        ("field", "text", "for_each", "problem", "warning"),
+        [
+            ("rule", "item.amount > 0.0 && index < 9", "output.lines", "", ""),
+            ("rule", "item.amuont > 0.0", " output.lines", "", "“amount”?"),
+            ("rule", "item.amount > 0.0", "", "Unknown variable “item”", ""),
+            ("rule", "item.amount > 0.0", "output.", "", ""),
+            ("rule", "python:contrast", "output.lines", "A rule beside for_each is CEL", ""),
+            ("message", "string(index)", "output.lines", "", ""),
+            ("for_each", "item", "output.lines", "Unknown variable “item”", ""),
+        ],
+    )
+    def test_a_rule_knows_the_item_where_its_audit_goes_through_a_list(
+        self, editor: Client, field: str, text: str, for_each: str, problem: str, warning: str
+    ) -> None:
+        answer = check(editor, field, text, for_each=for_each, schemas={"1": {"text": json.dumps(INVOICE)}})
+        for kind, words in (("problems", problem), ("warnings", warning)):
+            assert [words in one["message"] for one in answer[kind]] == ([True] if words else []), kind
+
     def test_a_property_that_the_schema_lacks_is_a_warning(self, editor: Client) -> None:
         schemas = {"0": {"text": ""}, "1": {"text": json.dumps(INVOICE)}, "2": {"text": json.dumps(closed(a=INVOICE))}}
         answer = check(editor, "rule", "output.a.total > 1.0\n && steps[1].output.totl > 1.0", step=2, schemas=schemas)

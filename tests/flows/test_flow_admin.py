@@ -45,8 +45,11 @@ class TestSaving:
         assert (version.note, version.created_by) == ("A start.", None)
 
     def test_a_flow_that_came_from_a_file_is_not_changed_by_saving_it(self, editor: Client) -> None:
-        audits = [{"name": "Lines", "rule": "output.text != ''\n  && true"}]
-        step = make_step(system_message="Read it.\n\nThen write\n  a summary.", description="A\nB", audits=audits)
+        each = {"name": "Each", "for_each": "output.text.split(' ')", "rule": "item != ''\n  && index < 9"}
+        audits = [{"name": "Lines", "rule": "output.text != ''\n  && true"}, each]
+        step = make_step(
+            system_message="Read {input.topic}.\n\nThen write\n  a summary.", description="A\nB", audits=audits
+        )
         page = open_flow(editor, step, description="In\ntwo lines.")
         before = Flow.objects.values().get()
         # Browsers send line ends as CR LF.

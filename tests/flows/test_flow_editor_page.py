@@ -16,7 +16,7 @@ from tests.flows.large_flow import make_document
 
 pytestmark = pytest.mark.django_db
 
-LARGEST_PAGE = 1_050_000
+LARGEST_PAGE = 1_100_000
 """Bytes."""
 
 AUDITS = [{"name": f"Audit {number}", "rule": "true"} for number in range(3)]

@@ -37,6 +37,7 @@ DOCUMENT: dict[str, Any] = {
             "audits": [
                 {"name": "Short", "rule": "size(output.zeta) < 10"},
                 {"name": "Positive", "rule": "output.alpha > 0.0", "severity": "medium"},
+                {"name": "Words", "for_each": "output.zeta.split(' ')", "rule": "size(item) < 9 || index > 3"},
             ],
         },
         {"name": "Count", "compute": "{'length': size(input.text)}"},
@@ -62,14 +63,16 @@ def test_a_loaded_flow_is_published_live_and_in_the_rows_of_the_editor() -> None
     assert Flow.objects.get(name="letters").live_version == version
     write, count = version.flow.steps.all()
     assert (write.name, write.temperature, write.output_schema) == ("Write", 0.5, SCHEMA)
-    assert [audit.name for audit in write.audits.all()] == ["Short", "Positive"]
+    assert [audit.name for audit in write.audits.all()] == ["Short", "Positive", "Words"]
+    assert [audit.for_each for audit in write.audits.all()] == ["", "", "output.zeta.split(' ')"]
+    assert version.flow_spec.step(1).audits[2].for_each == "output.zeta.split(' ')"
     assert count.compute == "{'length': size(input.text)}"
 
 
 def test_another_document_changes_the_rows_in_place() -> None:
     load_flow(document=make_document())
     key = StepDefinition.objects.get(name="Write").pk
-    kept = {**DOCUMENT["steps"][0], "temperature": None, "audits": DOCUMENT["steps"][0]["audits"][1:]}
+    kept = {**DOCUMENT["steps"][0], "temperature": None, "audits": DOCUMENT["steps"][0]["audits"][1:2]}
     assert load_flow(document=make_document(steps=[kept])).number == 2
     step = StepDefinition.objects.get()
     assert (step.pk, step.temperature, AuditRule.objects.get().name) == (key, None, "Positive")

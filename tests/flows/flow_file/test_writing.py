@@ -68,6 +68,7 @@ optional = st.none() | expressions
 audits = st.builds(
     AuditSpec,
     name=names,
+    for_each=optional,
     rule=expressions,
     severity=st.sampled_from(list(Severity)),
     message=optional,

@@ -71,6 +71,12 @@ class TestSystemMessage:
         (line,) = section.attempts[0].lines[0].text.lines
         assert line.text == "- high (at /text): The text is high."
 
+    def test_a_text_with_placeholders_is_shown_as_it_was_sent(self) -> None:
+        flow = make_flow(make_step(1, system_message="About {input.topic}:"))
+        message = take_apart(flow, make_history(make_attempt(outcome="failed", issues=(HIGH,))))
+        assert message.own is not None and [line.text for line in message.own.lines] == ["About tea:"]
+        assert (len(message.sections), message.is_unexpected) == (1, False)
+
     def test_earlier_steps_stand_in_a_section_of_their_own(self) -> None:
         history = make_history(make_attempt(1, issues=(HIGH,)), make_attempt(2, outcome="failed"))
         sections = take_apart(FLOW, history, 2).sections

@@ -171,6 +171,8 @@ window.ToolFlow = window.ToolFlow || {};
     if (Date.now() < pausedUntil) return pause(field, "");
     const question = { field: window.ToolFlow.fieldKind(field), text: field.value };
     if (!isSchema(field)) Object.assign(question, { step: findStep(field), schemas: gatherSchemas(field) });
+    const audit = field.closest(".audit");
+    if (audit) question.for_each = cards.fieldOf(audit, "for_each").value;
     const key = JSON.stringify(question);
     if (!again && checked.get(field) === key) return;
     checked.delete(field);

@@ -90,7 +90,9 @@ window.ToolFlow = window.ToolFlow || {};
     const kind = fieldKind(field);
     const question = { flow: flowKey(), step: findStep(field), names, field: kind, run: chosenRun };
     if (known.fields[kind].variables.includes("item")) {
-      question.rule = cards.fieldOf(field.closest(".audit"), "rule").value;
+      // The list that the item is an element of.
+      const [forEach, rule] = ["for_each", "rule"].map((name) => cards.fieldOf(field.closest(".audit"), name).value);
+      question.rule = forEach.trim() || rule;
     }
     const key = JSON.stringify(question);
     const before = fetched.get(key);

@@ -1,0 +1,15 @@
+from django.db import migrations
+
+import flows.models
+
+
+class Migration(migrations.Migration):
+    dependencies = [("flows", "0002_webhook_endpoints")]
+
+    operations = [
+        migrations.AddField(
+            model_name="auditrule",
+            name="for_each",
+            field=flows.models.ExpressionField(blank=True, db_default="", default="", max_length=4000),
+        ),
+    ]

@@ -1,0 +1,212 @@
+"""Placeholders in system messages: what is put in, what stays as it is, what can never work, and what is kept of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from flows.engine.errors import ExpressionError
+from flows.engine.history import History
+from flows.engine.message_template import MAX_PLACED_LENGTH, MAX_PLACEHOLDERS
+from flows.engine.openai_client import simulated_client
+from flows.engine.planner import EndReason, EndStatus
+from flows.engine.plugins import Registry
+from flows.engine.prompt import CURRENT_STEP_HEADING, build_own_message, build_request
+from flows.engine.providers import Api
+from flows.engine.redaction import MARK
+from flows.engine.spec_check import check_spec, find_warnings
+from tests.engine.builders import (
+    INVOICE,
+    MemoryRecorder,
+    closed,
+    make_attempt,
+    make_flow,
+    make_history,
+    make_issue,
+    make_step,
+)
+from tests.engine.executions import LONG, SHORT, audited, execute, simulate
+
+INPUT = {"party": "Müller & Söhne", "lines": [{"n": 1, "_id": 7}], "note": None, "größe": 1.5, "ok": True}
+FIRST = make_attempt(1, output={"text": "One {input.party}", "count": 3, "_secret": "s"}, issues=(make_issue("low"),))
+
+
+def fill(message: str, *, history: History | None = None, step: int = 2) -> str:
+    flow = make_flow(make_step(1, name="First"), make_step(2, system_message=message), make_step(3))
+    return build_own_message(flow, history or make_history(FIRST, input=INPUT), step)
+
+
+class TestFilling:
+    @pytest.mark.parametrize(
+        ("message", "filled"),
+        [
+            ("For {input.party}.", "For Müller & Söhne."),
+            ("{ input.lines[0].n }{steps[1].output.count}", "13"),
+            ("{input.lines} {input.ok} {input.note} {input.größe}", '[{"n":1}] true null 1.5'),
+            ("{steps[0].output.party} {steps[1].name} {steps[1].passed}", "Müller & Söhne First true"),
+            ("{steps[1].issues[0].severity}", "low"),
+            ("{steps[1].output}", '{"text":"One {input.party}","count":3}'),
+            ("{previous.text}", "One {input.party}"),
+            ("{{input.party}} {{{input.ok}}}", "{Müller & Söhne} {{true}}"),
+        ],
+    )
+    def test_texts_are_put_in_as_they_are_and_all_else_as_compact_json(self, message: str, filled: str) -> None:
+        assert fill(message) == filled
+
+    @pytest.mark.parametrize(
+        "message",
+        [
+            '{} {"a": {"b": []}}',
+            "{input} {previous} {steps} {steps[1]",
+            "{output.text} {item.x} {value.x} {inputs.party}",
+            "{input.} {input.a b} {input.a + 1} {input['party']} {x.input.y}",
+            "{input.party",
+            "input.party}",
+        ],
+    )
+    def test_all_other_braces_stay(self, message: str) -> None:
+        assert fill(message) == message
+
+    def test_a_long_value_is_cut(self) -> None:
+        filled = fill("{input.text}!", history=make_history(FIRST, input={"text": "x" * 100_000}))
+        assert (len(filled), filled[-2:]) == (MAX_PLACED_LENGTH + 1, "…!")
+
+    @pytest.mark.parametrize(
+        ("message", "words"),
+        [
+            ("{input.party} {input.nmae}", "{input.nmae} leads to nothing: there is no “nmae”."),
+            ("{input.lines[1]}", "there is no “1”."),
+            ("{steps[2].output.text}", "there is no “2”."),
+            ("{previous.text.size}", "there is no “size”."),
+            ("{previous._secret}", "keys that begin with “_” never reach the model."),
+        ],
+    )
+    def test_a_path_that_leads_to_nothing_is_told_with_the_step(self, message: str, words: str) -> None:
+        with pytest.raises(ExpressionError) as caught:
+            fill(message)
+        assert str(caught.value).startswith("Step 2 “Step 2”, system_message: {") and words in str(caught.value)
+
+    @pytest.mark.parametrize("message", ["{previous.text}", "{steps[1].output}", "{steps[1].output.text}"])
+    def test_a_step_without_a_usable_output_has_nothing_to_put_in(self, message: str) -> None:
+        with pytest.raises(ExpressionError, match="that step left no usable output"):
+            fill(message, history=make_history(make_attempt(1, 1, "errored"), input=INPUT))
+
+
+class TestRuns:
+    FLOW = make_flow(audited(1, system_message="For {input.topic}."), make_step(2, system_message="{previous.text}"))
+
+    async def test_requests_are_stored_as_they_are_sent_and_retries_have_the_same_text(self) -> None:
+        app = simulate(tool_1=[SHORT, LONG], tool_2=[LONG])
+        end = await execute(self.FLOW, app)
+        sent = [call.body["messages"][0]["content"] for call in app.calls]
+        assert [sent[0], sent[2]] == ["For tea.", LONG["text"]]
+        assert sent[1].startswith(f"For tea.\n\n{CURRENT_STEP_HEADING}")
+        kept = [attempt.request["messages"][0]["content"] for attempt in list(end.history)[1:] if attempt.request]
+        assert kept == sent
+
+    async def test_one_that_leads_to_nothing_ends_the_run_as_a_failing_input_expression_does(self) -> None:
+        recorder, app = MemoryRecorder(), simulate(tool_1=[LONG])
+        flow = make_flow(audited(1), make_step(2, system_message="{previous.total}", stop_on_failure=False))
+        end = await execute(flow, app, recorder=recorder)
+        assert end.finish is not None
+        assert (end.finish.status, end.finish.reason) == (EndStatus.ERRORED, EndReason.EXPRESSION_ERROR)
+        assert end.finish.sentence.startswith("Step 2 “Step 2”, system_message: {previous.total} leads to nothing")
+        assert recorder.describe() == ["1.1 begins", "1.1 passed, run errored"]
+        assert app.call_count == 1
+
+    def test_a_local_step_has_no_system_message(self) -> None:
+        flow = make_flow(make_step(1, compute="{}", system_message="{steps[9].output.x}"))
+        assert check_spec(flow, Registry()) == [] == find_warnings(flow)
+
+
+class TestRedaction:
+    SECRET = {"name": "Ännchen Müller", "pin": 12, "codes": ["ab"]}
+
+    @pytest.mark.parametrize("api", [Api.CHAT, Api.RESPONSES])
+    async def test_what_is_put_in_is_sent_and_not_kept_however_short_it_is(self, api: Api) -> None:
+        message = "Mind {input.customer.name}, PIN {input.customer.pin}, {input.customer} and {input.topic}."
+        flow = make_flow(audited(1, system_message=message), redact=("/customer",))
+        app, recorder = simulate(tool_1=[SHORT, LONG]), MemoryRecorder()
+        history = make_history(input={"customer": self.SECRET, "topic": "tea"})
+        end = await execute(flow, history=history, client=simulated_client(app, api=api), recorder=recorder)
+        customer = json.dumps(self.SECRET, ensure_ascii=False, separators=(",", ":"))
+        sent = f"Mind Ännchen Müller, PIN 12, {customer} and tea."
+        bodies = [json.dumps(call.body, ensure_ascii=False).replace('\\"', '"') for call in app.calls]
+        assert [sent in body for body in bodies] == [True, True]
+        marked = json.dumps({"name": MARK, "pin": MARK, "codes": [MARK]}, separators=(",", ":"))
+        begun = [one.begun.request for one in recorder.records if one.begun is not None]
+        ended = [attempt.request for attempt in end.history.attempts(1)]
+        assert len(begun) == len(ended) == 2
+        for kept in map(json.dumps, (*begun, *ended)):
+            assert f"Mind {MARK}, PIN {MARK}, {marked} and tea." in kept.replace('\\"', '"')
+            assert "nchen" not in kept and "12" not in kept
+
+    async def test_where_a_pattern_finds_the_name_of_a_key_the_whole_message_goes(self) -> None:
+        key = "sk_abcdefghijklmnop"
+        flow = make_flow(make_step(1, system_message=f"The PIN is {{input.{key}}}."), redact=(f"/{key}", "api_key"))
+        end = await execute(flow, simulate(tool_1=[LONG]), make_history(input={key: 12}))
+        (attempt,) = end.history.attempts(1)
+        assert attempt.request is not None
+        assert attempt.request["messages"][0]["content"] == MARK
+
+
+class TestChecks:
+    @staticmethod
+    def check(message: str, step: int = 2) -> list[str]:
+        steps = [make_step(number, **({"system_message": message} if number == step else {})) for number in (1, 2, 3)]
+        problems = check_spec(make_flow(*steps), Registry())
+        assert {problem.path for problem in problems} <= {f"/steps/{step - 1}/system_message"}
+        return [problem.message for problem in problems]
+
+    @pytest.mark.parametrize(
+        ("message", "words"),
+        [
+            (
+                "One\n {steps[2].output.text}",
+                "Line 2, column 9: steps[2] can’t be read here: only steps[0] to steps[1]",
+            ),
+            ("{steps[3].output.text}", "only steps[0] to steps[1] come before this step."),
+            ("{steps.output}", "“steps” is a list"),
+            ("{steps[1].result}", "It has name, output, issues, passed."),
+            ("{input._secret} ", "Line 1, column 2: keys that begin with “_” never reach the model."),
+            ("{previous[0]}", "“previous” is an object"),
+            ("{steps[1].output[0]}", "“steps[1].output” is an object"),
+            ("{input.a}" * (MAX_PLACEHOLDERS + 1), f"at most {MAX_PLACEHOLDERS} placeholders; this one has 101."),
+        ],
+    )
+    def test_what_can_never_work_is_refused(self, message: str, words: str) -> None:
+        (problem,) = self.check(message)
+        assert words in problem
+
+    def test_what_may_work_is_not_and_all_faults_come_together(self) -> None:
+        assert self.check("{input.a} {previous.b[0].c} {steps[1].output.d} {steps[0].issues} {input} {}") == []
+        assert self.check("{previous.a} {steps[0].output.b}", step=1) == []
+        assert len(self.check("{steps[1].output.x} {input._a} {steps[7].name}", step=1)) == 3
+
+    @pytest.mark.parametrize(
+        ("message", "words"),
+        [
+            ("{steps[1].output.lines[0].amuont}", "Step 2 “Step 2”, system message: "),
+            ("{previous.totl} and {previous.total}", "Did you mean “total”?"),
+            ("{input.custmer.x}", "“customer”?"),
+            ("{steps[1].output.lines[3].amount} {input.customer.whatever}", ""),
+        ],
+    )
+    def test_a_path_that_a_schema_does_not_have_gets_a_warning(self, message: str, words: str) -> None:
+        steps = (make_step(1, output_schema=INVOICE), make_step(2, system_message=message))
+        warnings = find_warnings(make_flow(*steps, input_schema=closed(customer={"type": "object"})))
+        assert [words in warning.message for warning in warnings] == ([True] if words else [])
+
+
+def test_nothing_else_of_a_request_is_filled_in() -> None:
+    step = make_step(description="{input.topic}", system_message="{input.topic}")
+    request = build_request(make_flow(step), make_history(input={"topic": "{input.topic}"}), 1, {"a": "{input.topic}"})
+    assert [message["content"] for message in request["messages"]] == ["{input.topic}", '{"a":"{input.topic}"}']
+    assert request["tools"][0]["function"]["description"] == "{input.topic}"
+
+
+def test_a_document_with_them_is_read_as_it_is_written() -> None:
+    flow: Any = make_flow(make_step(system_message="{input.topic} {}"))
+    assert type(flow).from_document(flow.to_document()) == flow
