@@ -146,7 +146,7 @@ class HistoryAdmin(_ModelAdmin):
     """Large columns that lists don't read, with the path over relations."""
 
     class Media:
-        css = {"all": ["toolflow/css/listing.css", "toolflow/css/attempts.css", "toolflow/admin/history.css"]}
+        css = {"all": ["toolflow/css/output.css", "toolflow/css/attempts.css", "toolflow/admin/history.css"]}
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         """The list's class."""

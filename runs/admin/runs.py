@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from operator import or_
 from typing import Any
@@ -15,7 +15,6 @@ from django.utils.html import format_html
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
-from flows.engine.spec import StepSpec
 from runs import formatting
 from runs.admin import filters
 from runs.admin.filters import ChoiceFilter, IssueSeverityFilter, IssueTextFilter, OutcomeFilter, filter_by
@@ -23,9 +22,9 @@ from runs.admin.history import HistoryAdmin, column, document, section
 from runs.history.issue_links import address_attempt
 from runs.history.texts import show_invisible
 from runs.models import Attempt, EndReason, Issue, Run, RunStatus
-from runs.pages.attempt_view import count_severities, find_state, list_counts, view_attempt
-from runs.pages.badges import STATES
-from runs.pages.run_page import run_issue_counts, run_state
+from runs.pages.attempt_view import count_severities, find_state, view_attempt
+from runs.pages.badges import STATES, IssueCounts
+from runs.pages.run_head import count_run_issues, find_run_state
 
 RUN_DOCUMENTS = (
     "input", "model_settings", "end_sentence", "flow__input_schema", "flow__description", "version__spec",
@@ -48,8 +47,8 @@ def _show_state(name: str) -> SafeString:
     return render_to_string("runs/state.html", {"badge": STATES[name]})
 
 
-def _show_counts(counts: Iterable[tuple[str, int]]) -> SafeString:
-    return render_to_string("admin/runs/counts.html", {"counts": list_counts(counts)})
+def _show_counts(counts: IssueCounts) -> SafeString:
+    return render_to_string("admin/runs/counts.html", {"counts": counts})
 
 
 def _name_flow(run: Run) -> str:
@@ -71,8 +70,8 @@ class RunAdmin(HistoryAdmin):
 
     _facts = (
         column("Run page", _link_run),
-        column("Status", lambda run: _show_state(run_state(run))),
-        column("Issues", lambda run: _show_counts(run_issue_counts(run))),
+        column("Status", lambda run: _show_state(find_run_state(run))),
+        column("Issues", lambda run: _show_counts(count_run_issues(run))),
         column("Tokens", "total_tokens"),
         column("Cost", lambda run: formatting.format_cost(run.cost, run.unpriced_count)),
         column("Started by", "started_by"),
@@ -135,7 +134,7 @@ def _show_output(attempt: Attempt) -> SafeString:
 
 def _show_beside(attempt: Attempt, issues: Sequence[Issue]) -> SafeString:
     """The output beside these of its issues."""
-    view = view_attempt(attempt, issues, StepSpec(name=attempt.step.name), attempt.step.run)
+    view = view_attempt(attempt, issues, attempt.step.run, None)
     return render_to_string("admin/runs/attempt/output.html", {"attempt": view})
 
 

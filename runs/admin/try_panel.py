@@ -368,7 +368,7 @@ class Panel:
             raw_output = list_json(attempt.raw_output)
         self.verdict = {
             "title": title,
-            "attempt": view_attempt(row, build_issues(row, attempt.issues), self.step, Run(), spec=self.step),
+            "attempt": view_attempt(row, build_issues(row, attempt.issues), Run(), self.step),
             "raw_output": raw_output,
             "cost": format_cost(shown["reply"].usage.cost, shown["reply"].usage.unpriced) if shown.get("reply") else "",
             "stored_badge": STATES[shown["stored"].outcome] if shown.get("stored") else None,

@@ -16,6 +16,7 @@ from flows.engine.spec import COST_PLACES
 from flows.models import FlowVersion
 from runs import models
 from runs.documents.run import Attempt, AttemptParts, EndedRun, Run, RunParts, RunSummary, Step
+from runs.history.issue_links import address_attempt
 from runs.models.history import AttemptQuerySet
 from runs.models.webhook import hide_path
 from runs.paging import MAX_NUMBER
@@ -328,8 +329,7 @@ def _build_input_attempt(run_id: int, input: Any, links: RunLinks, parts: Attemp
 def _finish_attempt(values: dict[str, Any], run_id: int, links: RunLinks, parts: AttemptParts) -> Attempt:
     step, number = values["step"], values["number"]
     values["url"] = links.link_attempt(run_id, step, number)
-    # Step 0 stands at the top of the page.
-    values["page_url"] = links.link_page(run_id) + (f"#s{step}a{number}" if step else "")
+    values["page_url"] = f"{links.link_page(run_id)}{address_attempt(step, number)}"
     if not parts.usage:
         del values["usage"]
     return Attempt.model_validate(values)

@@ -92,37 +92,12 @@ def find_run(run_id: int) -> models.Run:
     return runs.annotate(has_original=Exists(originals)).get(pk=run_id)
 
 
-@dataclass(frozen=True, slots=True)
-class KnownStep:
-    """One step of a run. Of a version that can't be read only its place and, once it has begun, its name are known."""
-
-    index: int
-    name: str
-    tool_name: str = ""
-    model: str = ""
-    is_local: bool = False
-    max_attempts: int | None = None
-    """None where it is not known."""
-
-
 def read_spec(run: models.Run) -> FlowSpec | None:
     """The definition that a run was made with, with its model settings; None if this release can't read it."""
     try:
         return resolve_spec(run.version.flow_spec, ModelSettings.model_validate(run.model_settings))
     except (SpecError, ValidationError):
         return None
-
-
-def list_steps(run: models.Run, spec: FlowSpec | None, rows: Sequence[models.Attempt]) -> tuple[KnownStep, ...]:
-    """All steps of a run, from its ``spec`` or else from ``rows``, its attempts with their steps."""
-    if spec is not None:
-        return tuple(
-            KnownStep(index, step.name, step.tool_name or "", step.model or "", step.is_local, step.max_attempts)
-            for index, step in enumerate(spec.steps, start=1)
-        )
-    names = {row.step.index: row.step.name for row in rows}
-    count = max(run.step_count, *names, 0)
-    return tuple(KnownStep(index, names.get(index, f"Step {index}")) for index in range(1, count + 1))
 
 
 def find_bases(rows: Sequence[models.Attempt]) -> dict[int, models.Attempt]:

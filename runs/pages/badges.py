@@ -43,3 +43,25 @@ SEVERITIES: Mapping[str, Badge] = {
     "low": Badge("Low", "information-circle", "low"),
 }
 """Severities of issues, the gravest first: the order in which pages list them."""
+
+FATES: Mapping[str, Badge] = {
+    "introduced": Badge("New here", "plus-circle", "quiet"),
+    "persisted": Badge("Persisted", "arrow-right-circle", "quiet"),
+    "returned": Badge("Returned", "arrow-uturn-left", "errored"),
+    "fixed": Badge("Fixed", "check-circle", "passed"),
+    "remains": Badge("Still there", "arrow-long-right", "quiet"),
+    "unlisted": Badge("Perhaps still there", "question-mark-circle", "quiet"),
+    # In another run:
+    "new": Badge("New", "plus-circle", "failed"),
+    "unchecked": Badge("Not checked in the newer run", "question-mark-circle", "quiet"),
+    "all": Badge("Issues", "information-circle", "quiet"),
+}
+"""What becomes of issues from attempt to attempt, or from one run to another."""
+
+IssueCounts = tuple[tuple[Badge, int], ...]
+"""Numbers of issues by the badge of their severity, the most severe first, without zeros."""
+
+
+def list_counts(counts: Mapping[str, int]) -> IssueCounts:
+    """Numbers of issues by severity with their badges."""
+    return tuple((badge, counts[name]) for name, badge in SEVERITIES.items() if counts.get(name))

@@ -34,20 +34,20 @@ from runs.history.output_view import parse_view, view_output, view_text
 from runs.history.texts import show_invisible
 from runs.pages.access import require_permission
 from runs.pages.attempt_rows import read_spec
-from runs.pages.attempt_view import LinkView, view_link
 from runs.stored_history import read_issue
 
-PARTS = {"request": "What the model saw", "input": "Input of the step", "raw_output": "Raw output"}
+PARTS = {
+    "request": "What the model saw",
+    "input": "Input of the step",
+    "raw_output": "Raw output, before the sanitizer",
+}
 
-LONGEST_OUTPUT = 8_000
+MAX_OUTPUT_LENGTH = 8_000
 """Characters that are shown of an earlier output in a message; it is shown whole in its own attempt."""
-LONGEST_LINE = 2_000
+MAX_LINE_LENGTH = 2_000
 """Characters that are shown of what a message tells of one issue."""
-MOST_LINES = 200
+MAX_LINES = 200
 """Issues of one earlier attempt that are shown in a message."""
-
-
-_Links = Mapping[tuple[int, int], Sequence[IssueLink]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +57,8 @@ class Told:
     own: str
     """The step's own text."""
     sections: Sequence[PromptSection]
-    links: _Links
+    links: Mapping[tuple[int, int], Sequence[IssueLink]]
     """Links to all issues of the attempts that the sections tell of, by step and number."""
-    run_url: str = ""
-    step: int = 0
-    """The step that made the call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +67,6 @@ class FeedbackLine:
 
     text: Listing
     link: IssueLink
-    shown: LinkView
-    """The same as a page shows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +76,6 @@ class FeedbackAttempt:
     heading: str
     step: int
     number: int
-    url: str
     output: Listing
     lines: tuple[FeedbackLine, ...]
     more: int
@@ -162,22 +156,17 @@ def _read_attempt(one: prompt.FeedbackAttempt, told: Told) -> FeedbackAttempt:
     attempt = one.attempt
     # The filter keeps the order, so that what is told is found from front to back.
     pairs = zip(attempt.issues, told.links[attempt.step, attempt.number], strict=True)
-    own = [next(link for issue, link in pairs if issue is shown) for shown in one.issues[:MOST_LINES]]
+    own = [next(link for issue, link in pairs if issue is shown) for shown in one.issues[:MAX_LINES]]
     return FeedbackAttempt(
         heading=show_invisible(one.heading),
         step=attempt.step,
         number=attempt.number,
-        url=f"{told.run_url}{address_attempt(attempt.step, attempt.number)}",
-        output=list_text(one.output, max_characters=LONGEST_OUTPUT),
+        output=list_text(one.output, max_characters=MAX_OUTPUT_LENGTH),
         lines=tuple(
-            FeedbackLine(
-                list_text(render_issue(issue), max_characters=LONGEST_LINE),
-                link,
-                view_link(link, told.run_url, seen_from=told.step),
-            )
+            FeedbackLine(list_text(render_issue(issue), max_characters=MAX_LINE_LENGTH), link)
             for issue, link in zip(one.issues, own, strict=False)
         ),
-        more=max(len(one.issues) - MOST_LINES, 0),
+        more=max(len(one.issues) - MAX_LINES, 0),
     )
 
 
@@ -190,21 +179,15 @@ def _parse_object(content: object) -> dict[str, Any] | None:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class CallHistory:
-    """What a call must have told by the history before it; of a version that can't be read nothing is known."""
+def load_call_history(row: models.Attempt) -> tuple[Told | None, ToldFeedback | None]:
+    """What the call of ``row`` must have said by the history before it, and what it hid. Costs two queries.
 
-    told: Told | None
-    feedback: ToldFeedback | None
-    """What it told and what it hid; None for a local step."""
-
-
-def load_call_history(row: models.Attempt) -> CallHistory:
-    """Read those attempts that could be told of in the call of ``row``, with their outputs and issues: two queries."""
+    Nothing is known of a version that can't be read, and a local step hides nothing.
+    """
     run, index = row.step.run, row.step.index
     spec = read_spec(run)
     if spec is None:
-        return CallHistory(None, None)
+        return None, None
     step = spec.step(index)
     earlier = list(
         models.Attempt.objects.filter(
@@ -236,10 +219,8 @@ def load_call_history(row: models.Attempt) -> CallHistory:
         steps[one.step.index].append(attempt)
     # Steps that can't be told of are left empty, so that this is no history that could go on.
     history = History("", tuple(map(tuple, steps)))
-    run_url = reverse("runs:page", args=[run.pk])
-    told = Told(step.system_message.strip(), build_sections(spec, history, index), links, run_url, index)
-    feedback = find_told_feedback(spec, index, [*earlier, row], issues)
-    return CallHistory(told, feedback.get(row.number))
+    told = Told(step.system_message.strip(), build_sections(spec, history, index), links)
+    return told, find_told_feedback(spec, index, [*earlier, row], issues).get(row.number)
 
 
 @require_safe
@@ -261,6 +242,7 @@ def show_attempt_part(request: HttpRequest, run_id: int, step: int, number: int,
         "run": row.step.run,
         "step": row.step,
         "number": number,
+        "here": step,
         "title": PARTS[part],
         "prefix": f"{anchor_attempt(step, number)}-{part}",
         "back": own,
@@ -268,11 +250,8 @@ def show_attempt_part(request: HttpRequest, run_id: int, step: int, number: int,
         "download": f"{own}{part}/?download",
     }
     if part == "request" and value is not None:
-        call = load_call_history(row)
-        context["model_request"] = read_model_request(value, call.told)
-        context["told"] = call.feedback
-        hidden = call.feedback.hidden_issues if call.feedback else ()
-        context["hidden"] = [view_link(link, run_url, seen_from=step) for link in hidden]
+        told, context["told"] = load_call_history(row)
+        context["model_request"] = read_model_request(value, told)
     elif value is not None:
         names = {"prefix": context["prefix"], "download_url": context["download"]}
         view = parse_view(request.GET.get("view"), request.COOKIES.get("toolflow_view"))

@@ -8,55 +8,53 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from flows.engine.errors import ModelErrorCode
-from flows.engine.history import COUNTED, UNDECIDED, Outcome, TokenUsage, sum_usage
+from flows.engine.history import COUNTED, UNDECIDED, UNREPORTED_USAGE, Outcome, TokenUsage, sum_usage
+from flows.engine.spec import FlowSpec
 from runs import models
-from runs.formatting import format_cost, format_count, format_duration, format_elapsed, format_plural
+from runs.formatting import NOTHING, format_cost, format_count, format_duration, format_elapsed, format_plural
 from runs.history.issue_links import address_attempt, anchor_attempt
 from runs.history.lifecycle import StepIssues
 from runs.models import Run, RunStatus
-from runs.pages.attempt_rows import KnownStep, Traced
-from runs.pages.attempt_view import RUNNING, SeverityCount, count_severities, find_state, list_counts, view_usage
-from runs.pages.badges import STATES, Badge
-
-BAR_WIDTH = 100
-"""Per cent of the column of bars."""
-_MIN_BAR = 3.0
-_STRIP_WIDTH, _STRIP_GAP = 360, 4
+from runs.pages.attempt_rows import Traced
+from runs.pages.attempt_view import RUNNING, count_severities, find_state
+from runs.pages.badges import STATES, Badge, IssueCounts
+from runs.pages.flow_figures import format_number
+from runs.stored_history import read_usage
 
 RESULT, INPUT = "result", "s0a1"
 """The ids of these two entries; an attempt has ``s2a1``."""
 
-
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """When something ran, as geometry: shares of the width of its box."""
-
-    x: str
-    width: str
-    tone: str
+_MIN_BAR = 3.0
+"""Per cent of the column of bars."""
+_STRIP_WIDTH, _STRIP_GAP = 360, 4
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptLine:
-    """One attempt in the outline."""
+    """One attempt in the outline. Its bar is in per cent of the column; ``bar_width`` is empty before it starts."""
 
     id: str
     step: int
     number: int
     url: str
     state: str
-    badge: Badge
     usage: TokenUsage | None
-    counts: tuple[SeverityCount, ...]
+    """None while it runs."""
+    counts: IssueCounts
     same_as: int | None
-    started_at: datetime | None
+    """The first of the attempts right before it that gave this very output."""
     duration: str
     seconds: str
     """How long it has been running; empty once it has ended. A script counts on from there."""
-    bar: Bar | None
+    bar_x: str
+    bar_width: str
     waited: str
     """How long its step waited before it, with the reason where it is known."""
     is_selected: bool
+
+    @property
+    def badge(self) -> Badge:
+        return STATES[self.state]
 
     @property
     def is_try(self) -> bool:
@@ -66,8 +64,14 @@ class AttemptLine:
     @property
     def label(self) -> str:
         """What it is called where its outcome is shown by an icon: “Attempt 2: Failed, 1 high”."""
-        issues = "".join(f", {count.count} {count.badge.word.lower()}" for count in self.counts)
+        issues = "".join(f", {count} {badge.tone}" for badge, count in self.counts)
         return f"Attempt {self.number}: {self.badge.word}{issues}"
+
+    @property
+    def cost(self) -> str:
+        """Empty where it is not known."""
+        cost = format_cost(self.usage.cost, self.usage.unpriced) if self.usage else NOTHING
+        return "" if cost == NOTHING else cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,23 +84,30 @@ class StepLine:
     model: str
     is_local: bool
     max_attempts: int | None
+    """None where it is not known."""
     state: str
-    badge: Badge
     attempts: tuple[AttemptLine, ...]
     issues: StepIssues
     duration: str
+
+    @property
+    def badge(self) -> Badge:
+        return STATES[self.state]
 
     @property
     def last(self) -> AttemptLine | None:
         return self.attempts[-1] if self.attempts else None
 
     @property
+    def tries(self) -> int:
+        return sum(attempt.is_try for attempt in self.attempts)
+
+    @property
     def used(self) -> str:
         """How many of its attempts it has used: “2 of 4 attempts, 1 interrupted”."""
-        tries = sum(attempt.is_try for attempt in self.attempts)
         others = Counter(attempt.badge.word.lower() for attempt in self.attempts if not attempt.is_try)
-        most = self.max_attempts
-        words = format_plural(tries, "attempt") if most is None else f"{tries} of {format_plural(most, 'attempt')}"
+        most = "" if self.max_attempts is None else f" of {format_plural(self.max_attempts, 'attempt')}"
+        words = f"{self.tries}{most}" if most else format_plural(self.tries, "attempt")
         return ", ".join([words, *(f"{count} {word}" for word, count in others.items())])
 
     @property
@@ -115,25 +126,13 @@ class StepLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
-    """One attempt in the strip that stands for the outline where there is little room."""
-
-    x: str
-    width: str
-    y: str
-    height: str
-    tone: str
-
-
-@dataclass(frozen=True, slots=True)
 class Outline:
-    """All entries of a run. ``result`` is the attempt that gave the result, None while there is none."""
+    """All entries of a run."""
 
     selected: str
-    run_url: str
     result_url: str
+    """Empty while there is no result."""
     input_url: str
-    result: AttemptLine | None
     steps: tuple[StepLine, ...]
     axis: str
     """What the whole width of bars stands for."""
@@ -145,21 +144,12 @@ class Outline:
         return tuple(attempt for step in self.steps for attempt in step.attempts)
 
     @property
-    def strip(self) -> tuple[Segment, ...]:
-        """All attempts beside each other, each as wide as the others; the selected one is higher."""
+    def strip(self) -> tuple[tuple[str, str, AttemptLine], ...]:
+        """All attempts beside each other for phones: place and width of each, which are equal, and the attempt."""
         attempts = self.attempts
         share = _STRIP_WIDTH / max(len(attempts), 1)
-        gap = min(_STRIP_GAP, share / 3)
-        return tuple(
-            Segment(
-                x=_number(place * share),
-                width=_number(share - gap),
-                y="0" if attempt.is_selected else "2",
-                height="8" if attempt.is_selected else "4",
-                tone=attempt.badge.tone,
-            )
-            for place, attempt in enumerate(attempts)
-        )
+        width = format_number(share - min(_STRIP_GAP, share / 3))
+        return tuple((format_number(place * share), width, attempt) for place, attempt in enumerate(attempts))
 
     @property
     def cursor(self) -> str:
@@ -170,41 +160,74 @@ class Outline:
         return f"{last.step}.{last.number}{'r' if last.state == RUNNING else ''}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Axis:
-    origin: datetime
-    seconds: float
-
-    def place(self, moment: datetime) -> float:
-        return (moment - self.origin).total_seconds() / self.seconds * BAR_WIDTH
-
-
 def build_outline(
     run: Run,
     run_url: str,
-    steps: Sequence[KnownStep],
+    spec: FlowSpec | None,
     rows: Sequence[models.Attempt],
     issues: Mapping[int, Sequence[models.Issue]],
     traced: Traced,
     selected: str,
     now: datetime,
 ) -> Outline:
-    """Build the outline of a run from the rows of its page."""
-    axis = _build_axis(run, rows, now)
-    lines = tuple(_build_step(run, run_url, step, rows, issues, traced, selected, axis, now) for step in steps)
-    queued = (axis.origin - run.created_at).total_seconds() if rows else 0.0
-    result = find_result(run, rows)
-    shown = None
-    if result is not None:
-        shown = next(a for line in lines for a in line.attempts if a.id == name_attempt(result))
+    """Build the outline of a run from the rows of its page; without a ``spec`` steps are known as far as they began."""
+    origin, seconds = _measure(run, rows, now)
+    by_step: dict[int, list[AttemptLine]] = {}
+    lasted: dict[int, float] = {}
+    for earlier, row in zip((None, *rows), rows, strict=False):
+        index, state, same = row.step.index, find_state(row, run), traced.same_as.get(row.pk)
+        end = now if state == RUNNING else row.ended_at or row.started_at
+        length = max((end - row.started_at).total_seconds(), 0.0) if end and row.started_at else None
+        lasted[index] = lasted.get(index, 0.0) + (length or 0.0)
+        x = width = 0.0
+        if row.started_at:
+            x = min(100 * (row.started_at - origin).total_seconds() / seconds, 100 - _MIN_BAR)
+            width = min(max(100 * (length or 0.0) / seconds, _MIN_BAR), 100 - x)
+        by_step.setdefault(index, []).append(
+            AttemptLine(
+                id=name_attempt(row),
+                step=index,
+                number=row.number,
+                url=f"{run_url}{address_attempt(index, row.number)}",
+                state=state,
+                usage=view_usage(row),
+                counts=count_severities(issues.get(row.pk, ())),
+                same_as=same.number if same else None,
+                duration=format_elapsed(length or 0.0) if state == RUNNING else format_duration(length),
+                seconds=format_number(length or 0.0) if state == RUNNING else "",
+                bar_x=f"{format_number(x)}%",
+                bar_width=f"{format_number(width)}%" if width else "",
+                waited=_explain_wait(earlier, row),
+                is_selected=name_attempt(row) == selected,
+            )
+        )
+    names = {row.step.index: row.step.name for row in rows}
+    steps = []
+    for index in range(1, (len(spec.steps) if spec else max(run.step_count, *names, 0)) + 1):
+        step, lines = spec.step(index) if spec else None, by_step.get(index, [])
+        most = step.max_attempts if step else None
+        is_last_begun = bool(rows) and rows[-1].step.index == index
+        steps.append(
+            StepLine(
+                index=index,
+                name=step.name if step else names.get(index, f"Step {index}"),
+                tool_name=step.tool_name or "" if step else "",
+                model=step.model or "" if step else "",
+                is_local=step is not None and step.is_local,
+                max_attempts=most,
+                state=_find_step_state(lines, most, run, is_last_begun=is_last_begun),
+                attempts=tuple(lines),
+                issues=traced.issues.get(index, StepIssues()),
+                duration=format_duration(lasted[index]) if lines else "",
+            )
+        )
+    queued = (origin - run.created_at).total_seconds() if rows else 0.0
     return Outline(
         selected=selected,
-        run_url=run_url,
-        result_url=f"{run_url}?show=result",
+        result_url=f"{run_url}?show=result" if find_result(run, rows) else "",
         input_url=f"{run_url}{address_attempt(0, 1)}",
-        result=shown,
-        steps=lines,
-        axis=format_duration(axis.seconds) if rows else "",
+        steps=tuple(steps),
+        axis=format_duration(seconds) if rows else "",
         queued=format_duration(queued) if queued >= 1 else "",
     )
 
@@ -212,6 +235,14 @@ def build_outline(
 def name_attempt(row: models.Attempt) -> str:
     """The id of an attempt: ``s2a1``."""
     return anchor_attempt(row.step.index, row.number)
+
+
+def view_usage(row: models.Attempt) -> TokenUsage | None:
+    """What an attempt used; None while it runs."""
+    if not row.outcome:
+        return None
+    usage: models.TokenUsage | None = getattr(row, "usage", None)
+    return UNREPORTED_USAGE if usage is None else read_usage(usage)
 
 
 def find_result(run: Run, rows: Sequence[models.Attempt]) -> models.Attempt | None:
@@ -230,7 +261,8 @@ def choose_entry(run: Run, rows: Sequence[models.Attempt]) -> str:
     return blocking if is_there else name_attempt(rows[-1])
 
 
-def _build_axis(run: Run, rows: Sequence[models.Attempt], now: datetime) -> _Axis:
+def _measure(run: Run, rows: Sequence[models.Attempt], now: datetime) -> tuple[datetime, float]:
+    """When bars begin, and how many seconds their whole width stands for."""
     begun = [row.started_at for row in rows if row.started_at]
     origin = min([*begun, *([run.started_at] if run.started_at else [])], default=now)
     ends = [row.ended_at or (origin if run.has_ended else now) for row in rows]
@@ -238,78 +270,12 @@ def _build_axis(run: Run, rows: Sequence[models.Attempt], now: datetime) -> _Axi
     if rows and not run.has_ended:
         # What goes on still has room before it, and an axis that it doesn't outgrow at once.
         seconds = max(seconds * 1.15, 10.0)
-    return _Axis(origin, max(seconds, 0.001))
-
-
-def _build_step(
-    run: Run,
-    run_url: str,
-    step: KnownStep,
-    rows: Sequence[models.Attempt],
-    issues: Mapping[int, Sequence[models.Issue]],
-    traced: Traced,
-    selected: str,
-    axis: _Axis,
-    now: datetime,
-) -> StepLine:
-    lines, total = [], 0.0
-    earlier: models.Attempt | None = None
-    for row in (row for row in rows if row.step.index == step.index):
-        state = find_state(row, run)
-        is_running = state == RUNNING
-        end = now if is_running else row.ended_at or row.started_at
-        lasted = max((end - row.started_at).total_seconds(), 0.0) if end and row.started_at else None
-        total += lasted or 0.0
-        same = traced.same_as.get(row.pk)
-        id = name_attempt(row)
-        lines.append(
-            AttemptLine(
-                id=id,
-                step=step.index,
-                number=row.number,
-                url=f"{run_url}{address_attempt(step.index, row.number)}",
-                state=state,
-                badge=STATES[state],
-                usage=view_usage(row),
-                counts=list_counts(count_severities(issues.get(row.pk, ()))),
-                same_as=same.number if same else None,
-                started_at=row.started_at,
-                duration=format_elapsed(lasted or 0.0) if is_running else format_duration(lasted),
-                seconds=_number(lasted or 0.0) if is_running else "",
-                bar=_draw_bar(axis, row.started_at, end, STATES[state].tone),
-                waited=_explain_wait(earlier, row),
-                is_selected=id == selected,
-            )
-        )
-        earlier = row
-    is_last_begun = bool(lines) and rows[-1].step.index == step.index
-    state = _find_step_state(lines, step, run, is_last_begun=is_last_begun)
-    return StepLine(
-        index=step.index,
-        name=step.name,
-        tool_name=step.tool_name,
-        model=step.model,
-        is_local=step.is_local,
-        max_attempts=step.max_attempts,
-        state=state,
-        badge=STATES[state],
-        attempts=tuple(lines),
-        issues=traced.issues.get(step.index, StepIssues()),
-        duration=format_duration(total) if lines else "",
-    )
-
-
-def _draw_bar(axis: _Axis, begin: datetime | None, end: datetime | None, tone: str) -> Bar | None:
-    if begin is None or end is None:
-        return None
-    x = min(axis.place(begin), BAR_WIDTH - _MIN_BAR)
-    width = min(max(axis.place(end) - x, _MIN_BAR), BAR_WIDTH - x)
-    return Bar(f"{_number(x)}%", f"{_number(width)}%", tone)
+    return origin, max(seconds, 0.001)
 
 
 def _explain_wait(earlier: models.Attempt | None, row: models.Attempt) -> str:
     """How long a step waited after an attempt, and for what; empty if it didn't, or the attempt was its first."""
-    if earlier is None or earlier.ended_at is None or row.started_at is None:
+    if earlier is None or earlier.step_id != row.step_id or earlier.ended_at is None or row.started_at is None:
         return ""
     waited = (row.started_at - earlier.ended_at).total_seconds()
     if waited < 0.001:
@@ -325,7 +291,7 @@ def _explain_wait(earlier: models.Attempt | None, row: models.Attempt) -> str:
     return f"{words} {'for the provider’s rate limit' if limited else 'to retry after an error'}{wish}"
 
 
-def _find_step_state(attempts: Sequence[AttemptLine], step: KnownStep, run: Run, *, is_last_begun: bool) -> str:
+def _find_step_state(attempts: Sequence[AttemptLine], most: int | None, run: Run, *, is_last_begun: bool) -> str:
     if not attempts:
         return "waiting"
     if attempts[-1].state == RUNNING:
@@ -333,17 +299,11 @@ def _find_step_state(attempts: Sequence[AttemptLine], step: KnownStep, run: Run,
     decided = [attempt.state for attempt in attempts if attempt.state not in UNDECIDED]
     if decided and decided[-1] == "passed":
         return "passed"
-    tries = sum(attempt.is_try for attempt in attempts)
     # Only the step that was begun last can still be open.
-    if is_last_begun and (step.max_attempts is None or tries < step.max_attempts):
+    if is_last_begun and (most is None or sum(attempt.is_try for attempt in attempts) < most):
         if not run.has_ended:
             return "retrying"
         if run.status == RunStatus.CANCELLED:
             return "cancelled"
     last = decided[-1] if decided else attempts[-1].state
     return "failed" if last == "invalid" else last
-
-
-def _number(value: float) -> str:
-    """A number as SVG wants it: at most two decimals, no trailing zeros."""
-    return f"{value:.2f}".rstrip("0").rstrip(".")

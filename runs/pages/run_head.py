@@ -1,4 +1,4 @@
-"""The head of a run's page: what happened, in one sentence a strip of figures, and what can be done with it."""
+"""The head of a run's page: what happened, in one sentence and a strip of figures, and what can be done with it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 import shlex
+from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -16,31 +17,63 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from runs import formatting
-from runs.history.issue_links import address_attempt, anchor_attempt
+from runs.history.issue_links import address_attempt
 from runs.history.lifecycle import StepIssues
 from runs.history.retry_cost import RetryBill, bill_run
 from runs.history.texts import MAX_SENTENCE_LENGTH, CutText, cut_text, show_invisible
 from runs.models import Priority, Run, RunStatus
-from runs.pages.attempt_view import SeverityCount, list_counts
-from runs.pages.badges import SEVERITIES, STATES, Badge
+from runs.pages.badges import SEVERITIES, STATES, Badge, IssueCounts, list_counts
 from runs.pages.outline import Outline
 from runs.retention.policy import effective_policy
 
-LONGEST_COMMAND = 20_000
+MAX_COMMAND_LENGTH = 20_000
 """Characters; a longer command is not offered."""
+MAX_NAMED_STEPS = 3
+"""Retried steps that the sentence of a succeeded run names."""
+
+
+def find_run_state(run: Run) -> str:
+    """The status of a run as pages show it: one that is being cancelled says so."""
+    return "cancelling" if run.status == RunStatus.RUNNING and run.cancel_requested else str(run.status)
+
+
+def measure_run(run: Run, now: datetime) -> float | None:
+    """Seconds from the start of a run to its end, or to now; None before it starts."""
+    return None if run.started_at is None else ((run.ended_at or now) - run.started_at).total_seconds()
+
+
+def count_run_issues(run: Run) -> IssueCounts:
+    """Issues of all attempts of a run by severity."""
+    return list_counts({name: getattr(run, f"issues_{name}") for name in SEVERITIES})
+
+
+@dataclass(frozen=True, slots=True)
+class Success:
+    """What happened in a run that succeeded."""
+
+    steps: int
+    retries: int
+    retried: tuple[tuple[str, int], ...]
+    """The names of steps that were retried, with how many attempts they needed."""
+    more_retried: int
+    """Steps that were retried and are not named."""
+    left: str
+    """A sentence about issues that are left; empty if none is."""
+
+
+_NOTHING = CutText("")
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Why a run ended. ``linked`` leads to the blocking attempt ``anchor`` and stands between ``lead`` and ``rest``.
+    """Why a run ended. ``linked`` leads to the blocking attempt and stands between ``lead`` and ``rest``.
 
     The sentence may quote what a model wrote: what it ends with is cut where it is long.
     """
 
     lead: CutText
-    linked: str
-    rest: CutText
-    anchor: str
+    linked: str = ""
+    rest: CutText = _NOTHING
     address: str = ""
     """Of the blocking attempt, relative to the page of the run."""
 
@@ -73,7 +106,7 @@ class Figure:
     value: str
     note: str = ""
     seconds: str = ""
-    counts: tuple[SeverityCount, ...] = ()
+    counts: IssueCounts = ()
     is_minor: bool = False
     """Left out where there is little room."""
 
@@ -83,7 +116,9 @@ class RunHead:
     """What stands above the outline of a run."""
 
     badge: Badge
+    success: Success | None
     verdict: Verdict | None
+    """The sentence that the run ended with, where ``success`` says nothing."""
     waiting: Waiting | None
     limits: tuple[Limit, ...]
     figures: tuple[Figure, ...]
@@ -92,8 +127,9 @@ class RunHead:
     """How many of its attempts were interrupted."""
     curl: str | None
     """The command that starts such a run over the API; None if it is too long, or the input was removed."""
-    is_unattended: bool
+    has_no_worker: bool
     keeps_outputs: str
+    """How long outputs are kept, where those of the run were removed: “30 days”."""
     can_cancel: bool
     can_rerun: bool
 
@@ -102,49 +138,69 @@ class RunHead:
         shown = (
             run.labels, run.started_at, run.ended_at, run.status, run.again_of, run.outputs_removed_at,
             run.flow.title, run.flow.is_archived, run.flow.live_version_id, self.badge, self.verdict, self.waiting,
-            self.limits, self.interrupted, self.is_unattended, self.can_cancel, self.can_rerun,
+            self.limits, self.interrupted, self.has_no_worker, self.can_cancel, self.can_rerun,
         )  # fmt: skip
         return hashlib.blake2b(repr(shown).encode(), digest_size=6).hexdigest()
 
 
-def build_head(
-    run: Run,
-    outline: Outline,
-    request: HttpRequest,
-    now: datetime,
-    *,
-    state: str,
-    seconds: float | None,
-    is_unattended: bool,
-) -> RunHead:
-    """What the head of a run's page shows to the user of ``request``; ``seconds`` is how long the run lasted so far."""
+def build_head(run: Run, outline: Outline, request: HttpRequest, now: datetime, *, has_no_worker: bool) -> RunHead:
+    """What the head of a run's page shows to the user of ``request``."""
     is_removed = run.outputs_removed_at is not None
     days = effective_policy(run.flow).keep_outputs_days if is_removed else None
     address = request.build_absolute_uri(reverse("api:run-list"))
-    may_rerun = run.has_ended and not is_removed and request.user.has_perm("runs.add_run")
-    states = [attempt.state for attempt in outline.attempts]
+    can_rerun = run.has_ended and not is_removed and not run.flow.is_archived
+    state = find_run_state(run)
     calls = [(one.step, one.state, one.usage) for step in outline.steps if not step.is_local for one in step.attempts]
     cost = bill_run(calls, {step.index for step in outline.steps if step.state in ("running", "retrying")})
+    success = _describe_success(run, outline)
     return RunHead(
         badge=STATES[state],
-        verdict=read_verdict(run),
+        success=success,
+        verdict=None if success else read_verdict(run),
         waiting=view_waiting(run, now),
         limits=list_limits(run),
-        figures=_list_figures(run, outline, cost, seconds),
+        figures=_list_figures(run, outline, cost, measure_run(run, now)),
         retry_cost=cost,
-        interrupted=states.count("interrupted"),
+        interrupted=sum(attempt.state == "interrupted" for attempt in outline.attempts),
         curl=None if is_removed else build_curl_command(address, run.flow.name, run.version.number, run.input),
-        is_unattended=is_unattended,
+        has_no_worker=has_no_worker,
         keeps_outputs="" if days is None else formatting.format_plural(days, "day"),
         can_cancel=not run.has_ended and state != "cancelling" and request.user.has_perm("runs.change_run"),
-        can_rerun=may_rerun and not run.flow.is_archived,
+        can_rerun=can_rerun and request.user.has_perm("runs.add_run"),
+    )
+
+
+def _describe_success(run: Run, outline: Outline) -> Success | None:
+    """What happened in a run that succeeded, as far as its rows say it; None for other runs."""
+    if not outline.result_url:
+        return None
+    retried = [(str(cut_text(step.name, 60)), step.tries) for step in outline.steps if step.tries > 1]
+    last = [step.last for step in outline.steps if step.last]
+    whole = sum(count for attempt in last for _, count in attempt.counts)
+    of_result = last[-1].counts
+    in_result = sum(count for _, count in of_result)
+    verb = "is" if whole == 1 else "are"
+    left = ""
+    if in_result and in_result == whole:
+        how_many = "One" if whole == 1 else formatting.format_count(whole)
+        severity = f" {of_result[0][0].tone}" if len(of_result) == 1 else ""
+        left = f"{how_many}{severity} issue{'s'[: whole - 1]} {verb} left in the result."
+    elif whole:
+        of_them = f", {formatting.format_count(in_result)} of them in the result" if in_result else ""
+        left = f"{formatting.format_plural(whole, 'issue')} {verb} left{of_them or ' in earlier steps'}."
+    return Success(
+        steps=len(outline.steps),
+        retries=sum(count - 1 for _, count in retried),
+        retried=tuple(retried[:MAX_NAMED_STEPS]),
+        more_retried=max(len(retried) - MAX_NAMED_STEPS, 0),
+        left=left,
     )
 
 
 def _list_figures(run: Run, outline: Outline, cost: RetryBill | None, seconds: float | None) -> tuple[Figure, ...]:
     count = formatting.format_count
     is_ticking = seconds is not None and not run.has_ended
-    retries = "1 retry" if run.retry_count == 1 else f"{count(run.retry_count)} retries"
+    retries = f"{count(run.retry_count)} {'retry' if run.retry_count == 1 else 'retries'}"
     cached = f", {count(run.cached_tokens)} cached" if run.cached_tokens else ""
     reasoning = f", {count(run.reasoning_tokens)} reasoning" if run.reasoning_tokens else ""
     price_note = "simulated" if run.is_simulated else ""
@@ -153,13 +209,11 @@ def _list_figures(run: Run, outline: Outline, cost: RetryBill | None, seconds: f
     elif cost is not None and cost.is_by_cost:
         spent = sum((part.cost or Decimal(0) for name, part in cost.used.items() if name != "first"), Decimal(0))
         price_note = f"{formatting.format_cost(spent)} retries"
-    left: dict[str, int] = {}
-    fixed = 0
+    left: Counter[str] = Counter()
     for step in outline.steps:
-        for entry in step.last.counts if step.last else ():
-            left[entry.name] = left.get(entry.name, 0) + entry.count
-        fixed += sum(map(len, step.issues.fixed.values()))
-    shown = list_counts((name, left.get(name, 0)) for name in SEVERITIES)
+        left.update({badge.tone: count for badge, count in (step.last.counts if step.last else ())})
+    fixed = sum(len(issues) for step in outline.steps for issues in step.issues.fixed.values())
+    shown = list_counts(left)
     return (
         Figure("Steps", str(run.steps_passed), f"of {run.step_count} passed", is_minor=True),
         Figure("Attempts", count(run.attempt_count), retries if run.retry_count else ""),
@@ -180,28 +234,26 @@ def _list_figures(run: Run, outline: Outline, cost: RetryBill | None, seconds: f
     )
 
 
-_NOTHING = CutText("")
 _CONTINUES = r" did not pass in \d| took longer than | would take longer than |, attempt \d+: "
 """How the planner's sentences continue after the step; names may hold quotation marks of their own."""
 
 
-def read_verdict(run: Run, *, most: int = MAX_SENTENCE_LENGTH) -> Verdict | None:
-    """The sentence that a run ended with, or its first ``most`` characters; None for one that hasn't ended."""
-    cut = cut_text(run.end_sentence, most)
+def read_verdict(run: Run) -> Verdict | None:
+    """The sentence that a run ended with, or the beginning of a long one; None for one that hasn't ended."""
+    cut = cut_text(run.end_sentence, MAX_SENTENCE_LENGTH)
     sentence = cut.text
     if not sentence:
         return None
     if run.blocking_step is None or run.blocking_attempt is None:
-        return Verdict(cut, "", _NOTHING, "")
-    anchor = anchor_attempt(run.blocking_step, run.blocking_attempt)
+        return Verdict(cut)
     address = address_attempt(run.blocking_step, run.blocking_attempt)
     # The planner begins its sentences with the step: that is what the reader will want to click.
     begin = f"Step {run.blocking_step} “"
     opening = re.match(f"{begin}.*?”(?={_CONTINUES})", sentence, re.DOTALL) or re.match(f"{begin}[^”]*”", sentence)
     if opening:
-        return Verdict(_NOTHING, opening[0], replace(cut, text=sentence[opening.end() :]), anchor, address)
+        return Verdict(_NOTHING, opening[0], replace(cut, text=sentence[opening.end() :]), address)
     place = f"step {run.blocking_step}, attempt {run.blocking_attempt}"
-    return Verdict(cut, place, CutText("."), anchor, address)
+    return Verdict(cut, place, CutText("."), address)
 
 
 def view_waiting(run: Run, now: datetime) -> Waiting | None:
@@ -257,24 +309,13 @@ def build_curl_command(address: str, flow_name: str, version: int, input: Any) -
         "  -H 'Content-Type: application/json' \\\n"
         f"  --data '{body}'"
     )
-    return command if len(command) <= LONGEST_COMMAND else None
+    return command if len(command) <= MAX_COMMAND_LENGTH else None
 
 
-@dataclass(frozen=True, slots=True)
-class LeftIssues:
-    """What became of the issues of one step, for the list beside its attempts."""
-
-    step: int
-    parts: tuple[tuple[str, str, str], ...]
-    """Words, what is linked in them, and where to."""
+def list_issue_summaries(outline: Outline, run_url: str) -> list[tuple[int, list[tuple[str, str, str]]]]:
+    """What became of the issues of each step that had any: words, what is linked in them, and where to."""
+    return [(step.index, _link_parts(step.issues, run_url)) for step in outline.steps if step.issues.parts]
 
 
-def list_issue_summaries(outline: Outline) -> tuple[LeftIssues, ...]:
-    """What became of the issues of each step that had any."""
-    return tuple(
-        LeftIssues(step.index, _link_parts(step.issues, outline.run_url)) for step in outline.steps if step.issues.parts
-    )
-
-
-def _link_parts(issues: StepIssues, run_url: str) -> tuple[tuple[str, str, str], ...]:
-    return tuple((part.words, part.linked, f"{run_url}{part.address}" if part.address else "") for part in issues.parts)
+def _link_parts(issues: StepIssues, run_url: str) -> list[tuple[str, str, str]]:
+    return [(part.words, part.linked, f"{run_url}{part.address}" if part.address else "") for part in issues.parts]

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
@@ -32,6 +31,7 @@ from runs.history.issue_links import (
     join_address,
     list_page,
 )
+from runs.history.lifecycle import Mark
 from runs.history.output_view import OutputView, View, parse_view, view_output
 from runs.models import Issue, Run, RunStatus
 from runs.pages.access import require_permission
@@ -42,14 +42,14 @@ from runs.pages.attempt_rows import (
     find_run,
     list_attempt_rows,
     list_issues,
-    list_steps,
     read_and_trace,
     read_outputs,
     read_spec,
 )
-from runs.pages.attempt_view import AttemptView, MarkView, view_attempt, view_marks
+from runs.pages.attempt_view import AttemptView, view_attempt
 from runs.pages.badges import SEVERITIES, STATES
-from runs.pages.model_request import fetch_attempt
+from runs.pages.issues import build_issues_url
+from runs.pages.model_request import PARTS, fetch_attempt
 from runs.pages.outline import (
     INPUT,
     RESULT,
@@ -68,6 +68,10 @@ MAX_SHOWN_BYTES = 4_000_000
 """Of stored outputs on the page of all attempts; further ones are linked."""
 
 _HIDEABLE = (*SEVERITIES, "clean")
+_SYMBOLS = sorted(
+    {"flag", "arrow-right-end-on-rectangle", *(one.icon for one in (*STATES.values(), *SEVERITIES.values()))}
+)
+"""Icons that the outline repeats: sent once, and referred to from then on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +114,11 @@ class Pane:
     latest: AttemptLine | None
     """The last attempt of a run that goes on, where another entry is selected."""
 
+    @property
+    def name(self) -> str:
+        """Another text as soon as the pane itself is out of date: its attempt has ended."""
+        return f"{self.entry}.{self.line.state if self.line else ''}"
+
 
 @dataclass(frozen=True, slots=True)
 class RunPage:
@@ -117,49 +126,18 @@ class RunPage:
 
     run: Run
     url: str
-    state: str
     spec: FlowSpec | None
     rows: Sequence[models.Attempt]
-    issues: dict[int, list[models.Issue]]
+    issues: Mapping[int, Sequence[models.Issue]]
     traced: Traced
     outline: Outline
-    pane: Pane
     head: RunHead
+    pane: Pane
 
     @property
     def document_url(self) -> str:
         """Of the whole run as JSON."""
         return f"{self.url.removesuffix('/')}.json"
-
-    @property
-    def counts(self) -> tuple[tuple[str, int], ...]:
-        """Issues of all attempts by severity, the most severe first."""
-        return run_issue_counts(self.run)
-
-    @property
-    def pane_name(self) -> str:
-        """Another text as soon as the pane itself is out of date: its attempt has ended."""
-        line = self.pane.line
-        return f"{self.pane.entry}.{line.state if line else ''}"
-
-
-def run_issue_counts(run: Run) -> tuple[tuple[str, int], ...]:
-    """Issues of all attempts of a run by severity, the most severe first."""
-    return tuple((name, getattr(run, f"issues_{name}")) for name in SEVERITIES)
-
-
-def run_state(run: Run) -> str:
-    """The status of a run as pages show it: one that is being cancelled says so."""
-    if run.status == RunStatus.RUNNING and run.cancel_requested:
-        return "cancelling"
-    return str(run.status)
-
-
-def run_duration(run: Run, now: datetime) -> float | None:
-    """Seconds from the start of a run to its end, or to now; None before it starts."""
-    if run.started_at is None:
-        return None
-    return ((run.ended_at or now) - run.started_at).total_seconds()
 
 
 def load_run_page(request: HttpRequest, run_id: int, selection: Selection) -> RunPage:
@@ -168,116 +146,91 @@ def load_run_page(request: HttpRequest, run_id: int, selection: Selection) -> Ru
         run = find_run(run_id)
     except Run.DoesNotExist as error:
         raise Http404 from error
-    now = timezone.now()
-    url = reverse("runs:page", args=[run_id])
-    rows = list_attempt_rows(run_id)
-    spec = read_spec(run)
-    issues = list_issues(run_id, is_brief=sum(count for _, count in run_issue_counts(run)) > MAX_LISTED_ISSUES)
+    now, url = timezone.now(), reverse("runs:page", args=[run_id])
+    rows, spec = list_attempt_rows(run_id), read_spec(run)
+    issues = list_issues(run_id, is_brief=_count_issues(run) > MAX_LISTED_ISSUES)
     result = find_result(run, rows)
     entry = selection.entry if selection.entry != RESULT or result else ""
     entry = entry or choose_entry(run, rows)
     row = result if entry == RESULT else next((row for row in rows if name_attempt(row) == entry), None)
     if row is None and entry != INPUT:
         raise Http404
-    bases = find_bases(rows)
-    shown = [] if row is None else [row]
+    base, shown = None, []
     if row is not None:
+        base = find_bases(rows).get(row.pk)
+        shown = [row, base] if selection.is_compared and base else [row]
         complete_issues(list_page(issues.get(row.pk, ()), selection.issue_page))
-        if selection.is_compared and row.pk in bases:
-            shown.append(bases[row.pk])
     traced = read_and_trace(rows, issues, shown, has_texts=run.outputs_removed_at is None)
-    outline = build_outline(run, url, list_steps(run, spec, rows), rows, issues, traced, entry, now)
-    is_unattended = run.status == RunStatus.QUEUED and runs_without_worker().filter(pk=run.pk).exists()
-    state = run_state(run)
-    seconds = run_duration(run, now)
-    head = build_head(run, outline, request, now, state=state, seconds=seconds, is_unattended=is_unattended)
+    outline = build_outline(run, url, spec, rows, issues, traced, entry, now)
+    has_no_worker = run.status == RunStatus.QUEUED and runs_without_worker().filter(pk=run.pk).exists()
+    head = build_head(run, outline, request, now, has_no_worker=has_no_worker)
     attempt = None
     if row is not None:
-        attempt = _view(run, url, spec, rows, issues, traced, row, selection, base=bases.get(row.pk))
+        index = row.step.index
+        is_told = run.outputs_removed_at is None and spec is not None
+        told = find_told_feedback(spec, index, rows, issues) if is_told and spec is not None else {}
+        attempt = view_attempt(
+            row,
+            issues.get(row.pk, []),
+            run,
+            spec.step(index) if spec else None,
+            run_url=url,
+            traced=traced.issues.get(index),
+            told=told.get(row.number),
+            base=base,
+            is_compared=selection.is_compared,
+            is_alone=True,
+            issue_page=selection.issue_page,
+            view=selection.view,
+            address=selection.address_views(url, row),
+        )
         if selection.issue_page > 1 and not attempt.issues:
             raise Http404
     pane = _build_pane(run, outline, entry, attempt, selection)
-    return RunPage(run, url, state, spec, rows, issues, traced, outline, pane, head)
+    return RunPage(run, url, spec, rows, issues, traced, outline, head, pane)
 
 
-def _view(
-    run: Run,
-    url: str,
-    spec: FlowSpec | None,
-    rows: Sequence[models.Attempt],
-    issues: dict[int, list[models.Issue]],
-    traced: Traced,
-    row: models.Attempt,
-    selection: Selection,
-    *,
-    base: models.Attempt | None,
-    is_alone: bool = True,
-) -> AttemptView:
-    index = row.step.index
-    (step,) = (step for step in list_steps(run, spec, rows) if step.index == index)
-    is_told = run.outputs_removed_at is None and spec is not None
-    told = find_told_feedback(spec, index, rows, issues) if is_told and spec is not None else {}
-    return view_attempt(
-        row,
-        issues.get(row.pk, []),
-        step,
-        run,
-        run_url=url,
-        traced=traced.issues.get(index),
-        told=told.get(row.number),
-        base=base,
-        same_as=traced.same_as.get(row.pk),
-        is_compared=selection.is_compared,
-        is_alone=is_alone,
-        issue_page=selection.issue_page,
-        spec=None if spec is None else spec.step(index),
-        view=selection.view,
-        address=selection.address_views(url, row),
-    )
+def _count_issues(run: Run) -> int:
+    return sum(getattr(run, f"issues_{name}") for name in SEVERITIES)
 
 
 def _build_pane(run: Run, outline: Outline, entry: str, attempt: AttemptView | None, selection: Selection) -> Pane:
     lines = outline.attempts
     line = next((line for line in lines if attempt is not None and line.id == attempt.id), None)
-    order = [*([outline.result_url] if outline.result else []), outline.input_url, *(line.url for line in lines)]
-    url = outline.result_url if entry == RESULT else outline.input_url if line is None else line.url
+    order = [*filter(None, [outline.result_url]), outline.input_url, *(line.url for line in lines)]
+    url = outline.result_url if entry == RESULT else line.url if line else outline.input_url
     place = order.index(url)
+    is_shown = entry == RESULT or selection.is_shown_again or selection.is_compared
+    if line and (line.step, line.number) == (run.blocking_step, run.blocking_attempt):
+        is_shown = True
     last = lines[-1] if lines else None
-    is_blocking = attempt is not None and (attempt.step, attempt.number) == (run.blocking_step, run.blocking_attempt)
-    same = attempt.same_as if attempt is not None else None
+    shown_input = None
+    if attempt is None and run.outputs_removed_at is None:
+        shown_input = view_output(
+            run.input, view=selection.view, prefix=INPUT, address=f"{url}?", download_url=f"{url}?download"
+        )
     return Pane(
         entry=entry,
         url=url,
-        input=_view_input(run, outline.input_url, selection.view) if attempt is None else None,
+        input=shown_input,
         attempt=attempt,
         line=line,
-        step=outline.steps[attempt.step - 1] if attempt is not None else None,
-        sentence=_explain_outcome(attempt) if attempt is not None else "",
-        is_collapsed=bool(
-            same and not (is_blocking or entry == RESULT or selection.is_shown_again or selection.is_compared)
-        ),
+        step=outline.steps[line.step - 1] if line else None,
+        sentence=_explain_outcome(attempt) if attempt else "",
+        is_collapsed=line is not None and line.same_as is not None and not is_shown,
         previous_url=order[place - 1] if place else "",
         next_url=order[place + 1] if place + 1 < len(order) else "",
-        latest=last if not run.has_ended and last is not None and last is not line else None,
+        latest=last if not run.has_ended and last is not line else None,
     )
-
-
-def _view_input(run: Run, url: str, view: View) -> OutputView | None:
-    if run.outputs_removed_at is not None:
-        return None
-    return view_output(run.input, view=view, prefix=INPUT, address=f"{url}?", download_url=f"{url}?download")
 
 
 def _explain_outcome(attempt: AttemptView) -> str:
     count = format_plural(attempt.issue_count, "issue")
     if attempt.state == "passed":
         return f"with {count} that {'does' if attempt.issue_count == 1 else 'do'} not block" if attempt.issues else ""
-    if attempt.state in ("failed", "invalid") and attempt.issue_count and not attempt.failure_reason:
+    if attempt.state in ("failed", "invalid") and attempt.issue_count and not attempt.row.failure_reason:
         return count
     return ""
-
-
-# Views
 
 
 @require_safe
@@ -329,9 +282,9 @@ def _read_view(request: HttpRequest) -> View:
 def _render_page(request: HttpRequest, run_id: int, selection: Selection) -> HttpResponse:
     page = load_run_page(request, run_id, selection)
     context = _build_context(request, page)
-    context["is_following"] = not selection.entry
-    is_pane = request.headers.get("HX-Target") == "pane"
-    return render(request, "runs/run_pane.html" if is_pane else "runs/run_page.html", context)
+    is_alone = request.headers.get("HX-Target") == "pane"
+    context |= {"is_following": not selection.entry, "is_alone": is_alone}
+    return render(request, "runs/run_pane.html" if is_alone else "runs/run_page.html", context)
 
 
 def _build_context(request: HttpRequest, page: RunPage) -> dict[str, Any]:
@@ -345,16 +298,42 @@ def _build_context(request: HttpRequest, page: RunPage) -> dict[str, Any]:
         "pane": page.pane,
         "head": page.head,
         "outline": page.outline,
-        "summaries": list_issue_summaries(page.outline),
+        "run_url": page.url,
+        "issues_url": build_issues_url(page.run.flow.name),
+        "audit_names": _list_audit_names(page),
+        "summaries": list_issue_summaries(page.outline, page.url),
+        "parts": _list_parts(page),
+        "symbols": _SYMBOLS,
         "hidden": hidden,
         "problem": problem,
         "toggles": [
-            (badge, name, count, name in hidden, ",".join(_toggle(hidden, name)))
-            for (name, count), badge in zip(page.counts, SEVERITIES.values(), strict=True)
+            (badge, getattr(page.run, f"issues_{name}"), name in hidden, ",".join(_toggle(hidden, name)))
+            for name, badge in SEVERITIES.items()
         ],
         "hide_clean": ",".join(_toggle(hidden, "clean")),
         "fingerprint": page.head.fingerprint(page.run),
     }
+
+
+def _list_audit_names(page: RunPage) -> list[str]:
+    """The audits of the selected step, in whose place a check of the engine never stands."""
+    if page.spec is None or page.pane.step is None:
+        return []
+    step = page.spec.step(page.pane.step.index)
+    return [*(audit.name for audit in step.audits), *([step.output_type] if step.output_type else [])]
+
+
+def _list_parts(page: RunPage) -> list[tuple[str, str]]:
+    """What is folded away below the selected attempt, and read when it is opened."""
+    if page.pane.attempt is None:
+        return []
+    row: Any = page.pane.attempt.row  # with annotations
+    is_there = {
+        "request": row.has_request,
+        "input": page.run.outputs_removed_at is None,
+        "raw_output": row.has_raw_output and row.has_output,
+    }
+    return [(part, title) for part, title in PARTS.items() if is_there[part]]
 
 
 def _toggle(hidden: Sequence[str], name: str) -> list[str]:
@@ -365,8 +344,7 @@ def _toggle(hidden: Sequence[str], name: str) -> list[str]:
 @require_permission("runs.view_run")
 def show_all_attempts(request: HttpRequest, run_id: int) -> HttpResponse:
     """All attempts of a run below each other, to be printed and to be searched by the browser."""
-    whole = Selection(INPUT, view=View.JSON)
-    page = load_run_page(request, run_id, whole)
+    page = load_run_page(request, run_id, Selection(INPUT, view=View.JSON))
     free, shown = MAX_SHOWN_BYTES, []
     for row in page.rows:
         size: int = row.stored_bytes  # type: ignore[attr-defined]  # annotated
@@ -380,9 +358,9 @@ def show_all_attempts(request: HttpRequest, run_id: int) -> HttpResponse:
     for row in page.rows:
         if row.pk not in known:
             row.output = None
-        views[name_attempt(row)] = _view(
-            page.run, page.url, page.spec, page.rows, page.issues, page.traced, row, whole, base=None, is_alone=False
-        )
+        index, issues = row.step.index, page.issues.get(row.pk, [])
+        spec, traced = page.spec.step(index) if page.spec else None, page.traced.issues.get(index)
+        views[name_attempt(row)] = view_attempt(row, issues, page.run, spec, run_url=page.url, traced=traced)
     left_out = {name_attempt(row) for row in page.rows if row.pk not in known}
     steps = [
         (step, [(views[line.id], line, line.id in left_out) for line in step.attempts]) for step in page.outline.steps
@@ -409,31 +387,26 @@ def show_run_changes(request: HttpRequest, run_id: int) -> HttpResponse:
         return HttpResponse(status=204)
     page = load_run_page(request, run_id, Selection("" if "follow" in request.GET else at, view=_read_view(request)))
     context = _build_context(request, page)
-    line = page.pane.line
     context |= {
         "is_update": True,
         "is_following": "follow" in request.GET,
         "is_head_new": request.GET.get("head", "") != context["fingerprint"],
-        "is_pane_new": request.GET.get("pane", "") != page.pane_name,
-        "news": _list_news(page, (int(seen[1]), int(seen[2]))) if line is not None else (),
+        "is_pane_new": request.GET.get("pane", "") != page.pane.name,
+        "news": _list_news(page, (int(seen[1]), int(seen[2]))),
         "announcement": _announce(page),
     }
     return render(request, "runs/live.html", context)
 
 
-def _list_news(page: RunPage, seen: tuple[int, int]) -> tuple[tuple[str, tuple[MarkView, ...]], ...]:
+def _list_news(page: RunPage, seen: tuple[int, int]) -> list[tuple[str, Sequence[Mark]]]:
     """What attempts that have just ended say of issues in the pane, by the ids of those."""
     line = page.pane.line
     if line is None or line.step < seen[0] or (line.step, line.number) > seen:
-        return ()
+        return []
     newest = min(seen[1], line.number + 1) if line.step == seen[0] else 1
-    lifecycles = page.traced.issues[line.step].list_news(newest)
     prefix = f"{line.id}-"
-    return tuple(
-        (f"{one.anchor.removeprefix(prefix)}-marks", view_marks(one.marks, page.url))
-        for one in lifecycles
-        if one.anchor.startswith(prefix)
-    )
+    lifecycles = page.traced.issues[line.step].list_news(newest)
+    return [(f"{one.anchor[len(prefix) :]}-marks", one.marks) for one in lifecycles if one.anchor.startswith(prefix)]
 
 
 def _fetch_current(run_id: int) -> tuple[int, bool] | None:
@@ -446,7 +419,7 @@ def _fetch_current(run_id: int) -> tuple[int, bool] | None:
 
 
 def _announce(page: RunPage) -> str:
-    words = [f"{STATES[page.state].word}."]
+    words = [f"{page.head.badge.word}."]
     if page.outline.attempts:
         last = page.outline.attempts[-1]
         words.append(f"Step {last.step}, attempt {last.number}: {last.badge.word.lower()}.")

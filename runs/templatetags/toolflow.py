@@ -13,9 +13,12 @@ from heroicons.templatetags.heroicons import heroicon_mini
 
 from flows.providers import is_simulated
 from runs import formatting
-from runs.history.texts import find_direction, show_invisible
+from runs.history.texts import MAX_TEXT_LENGTH, CutText, cut_text, find_direction, show_invisible
+from runs.pages.badges import FATES, SEVERITIES, STATES, Badge
 
 register = template.Library()
+
+_BADGES = {**STATES, **FATES, **SEVERITIES}
 
 
 @register.simple_tag
@@ -31,6 +34,18 @@ def icon(name: str, size: int = 16) -> SafeString:
 def inert(text: str) -> str:
     """Text that a model or a provider wrote, without characters that change how the text around them looks."""
     return show_invisible(text)
+
+
+@register.filter
+def cut(text: str, most: int = MAX_TEXT_LENGTH) -> CutText:
+    """A text of any length for ``cut_text.html``: its beginning, made inert, and how much of it does not follow."""
+    return cut_text(text, most)
+
+
+@register.filter
+def badge(name: str) -> Badge:
+    """Word, icon and tone of a status, an outcome, a severity or what became of an issue."""
+    return _BADGES[name]
 
 
 @register.filter

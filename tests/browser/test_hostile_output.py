@@ -106,7 +106,7 @@ def test_markup_scripts_and_links_in_what_others_wrote_stay_text(admin_page: Pag
 def test_marks_that_turn_text_around_are_shown_by_their_code(admin_page: Page) -> None:
     admin_page.goto(f"{run_address(make_hostile_run())}steps/1/attempts/4/")
     open_all_folds(admin_page)
-    line = admin_page.locator("#pane .attempt-output .line", has_text="abc")
+    line = admin_page.locator("#pane .attempt-output :is(.text-line, .line)", has_text="abc")
     expect(line).to_contain_text("\\u202e")
     assert "\u202e" not in admin_page.content()
 

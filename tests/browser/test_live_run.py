@@ -71,7 +71,7 @@ def test_what_the_reader_selected_opened_and_focused_stays_where_it_is(admin_pag
     follow(admin_page, f"{run.address}steps/1/attempts/1/")
     admin_page.get_by_text("What the model saw").click()
     expect(admin_page.get_by_role("heading", name="User message")).to_be_visible()
-    line = admin_page.locator(".attempt-output .line", has_text="that is read")
+    line = admin_page.locator(".attempt-output .text-line", has_text="that is read")
     line.select_text()
     summary = admin_page.locator("#request-summary")
     summary.focus()

@@ -15,7 +15,7 @@ from django.utils import timezone
 from flows.engine.history import Attempt
 from flows.models import FlowVersion
 from runs.models import Run, RunStatus
-from runs.pages import compared_steps
+from runs.pages import compare as compare_page
 from runs.pages.compare import RunComparison, compare_runs
 from tests.engine.builders import make_attempt, make_issue, make_step, make_usage
 from tests.runs.builders import make_run
@@ -60,7 +60,7 @@ def test_the_older_run_is_on_the_left_in_either_order(viewer: Client) -> None:
         assert f"Older #{old.pk}" in read_words(page) and f"original of #{new.pk}" in read_words(page)
     # By the time of creation, not by number.
     Run.objects.filter(pk=new.pk).update(created_at=BEGIN - timedelta(days=1))
-    assert compare(old, new).old.run.pk == new.pk
+    assert compare(old, new).old.pk == new.pk
 
 
 def test_figures_have_the_difference_with_its_sign() -> None:
@@ -132,7 +132,7 @@ class TestIssues:
     @staticmethod
     def group(left: Run, right: Run) -> dict[str, list[str]]:
         (step,) = (step for step in compare(left, right).steps if step.shown.index == 1)
-        return {group.kind: [str(issue.description) for issue in group.issues] for group in step.groups}
+        return {group.kind: [issue.row.description for issue in group.issues] for group in step.groups}
 
     def test_they_are_new_persisted_or_fixed(self) -> None:
         first = make_stored_run(
@@ -166,12 +166,12 @@ class TestIssues:
         right = make_failed(judge({"name": "Sea", "colours": ["#00f", "#0ff", "green"]}))
         page = get_page(viewer, address(left, right))
         assert re.search(r'<span class="line diff-changed"[^>]* data-marks="high">.*id="b1-i0-at" href="#b1-i0"', page)
-        assert '<li id="b1-i0"' in page and 'href="#b1-i0-at">/colours/2</a>' in page
+        assert '<li class="issue" id="b1-i0"' in page and 'href="#b1-i0-at">/colours/2</a>' in page
         target = f"{run_address(right)}steps/1/attempts/1/"
         assert f'href="{target}#i0"' in page and 'id="i0"' in get_page(viewer, target)
 
     def test_only_the_most_severe_are_listed_and_marked(self, viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(compared_steps, "MAX_ISSUES", 1)
+        monkeypatch.setattr(compare_page, "MAX_ISSUES", 1)
         issues = (make_issue("low", path="/colours/0"), make_issue("critical", path="/colours/1"))
         runs = [make_failed(make_attempt(1, 1, "failed", output=COLOURS, issues=issues)) for _ in range(2)]
         page = get_page(viewer, address(*runs))
@@ -216,7 +216,7 @@ def test_outputs_too_long_to_compare_are_shown_or_left_to_their_own_pages(
     runs = [make_stored_run(make_attempt(1, 1, output={"n": [number, *range(5_100)]})) for number in (1, 2)]
     step = compare(*runs).steps[0]
     assert step.diff is None and len(step.outputs) == 2
-    monkeypatch.setattr(compared_steps, "MAX_BYTES", 150)
+    monkeypatch.setattr(compare_page, "MAX_BYTES", 150)
     runs = [
         make_stored_run(
             make_attempt(1, 1, output={"text": "x" * 30}),

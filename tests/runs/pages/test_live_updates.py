@@ -47,7 +47,7 @@ class TestAsking:
         ended = make_retried_run()
         assert "/live?" not in get_page(viewer, run_address(ended))
         _, update = poll(viewer, ended, 2, "3.1r")
-        assert "All steps passed." in update and '<div id="live" hidden hx-swap-oob="true"></div>' in update
+        assert "needed 2 attempts" in update and '<div id="live" hidden hx-swap-oob="true"></div>' in update
         assert "Succeeded. Step 3, attempt 1: passed." in read_words(update)
 
     def test_nothing_new_is_no_content_and_costs_one_query_for_the_run(self, viewer: Client) -> None:
@@ -112,7 +112,7 @@ class TestUpdates:
         update = self.go_on(viewer, read_poller(page), run)
         swapped = re.findall(r'id="([\w-]+)"[^>]* hx-swap-oob="true"', update)
         assert swapped == [
-            *("live", "run-figures", "outline", "side-facts", "phone-bar", "pane-head"),
+            *("live", "phone-bar", "run-figures", "outline", "side-facts", "pane-head"),
             *("count-critical", "count-high", "count-medium", "count-low", "issue-marks"),
         ]
         assert 'aria-current="true"' in update and find_selected(update) == "s1a1"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 from html.parser import HTMLParser
 from typing import Any
 
@@ -74,6 +75,38 @@ class TestHead:
         pages = [get_page(client, run_address(run)) for client in (viewer, admin_client)]
         assert [version in page for page in pages] == [False, True]
         assert f'href="/flows/{run.flow.name}/"' in pages[0]
+
+    def test_the_sentence_of_a_succeeded_run_names_retries_and_what_is_left(self, viewer: Client) -> None:
+        low, high = make_issue("low"), make_issue("high")
+        retried = (make_attempt(1, 1, "failed"), make_attempt(1, 2))
+        lost = (make_attempt(2, 1, "interrupted"), make_attempt(2, 2))
+        cases = (
+            ((make_attempt(1, 1), make_attempt(3, 1)), "All 3 steps passed."),
+            ((*retried, make_attempt(3, 1)), "All 3 steps passed, with 1 retry: Step 1 needed 2 attempts."),
+            # What was interrupted is no retry.
+            ((*lost, make_attempt(3, 1, issues=(low,))), "All 3 steps passed. One low issue is left in the result."),
+            ((make_attempt(3, 1, issues=(low, high)),), "All 3 steps passed. 2 issues are left in the result."),
+            ((make_attempt(1, 1, issues=(low,)), make_attempt(3, 1)), "1 issue is left in earlier steps."),
+            (
+                (make_attempt(1, 1, issues=(low, low)), make_attempt(3, 1, issues=(low,))),
+                "3 issues are left, 1 of them in the result.",
+            ),
+        )
+        for attempts, sentence in cases:
+            page = get_page(viewer, run_address(make_stored_run(*attempts)))
+            words = read_words(page.partition('<p class="verdict">')[2].partition("</p>")[0])
+            assert words.replace(" .", ".").endswith(sentence), words
+
+    def test_audits_lead_to_their_issues_whether_they_found_any_or_not(self, viewer: Client) -> None:
+        audits = [{"name": name, "rule": "true"} for name in ("Length & form", "Tone")]
+        issue = make_issue("high", "Too short.", audit="Length & form", path="/text")
+        spec = make_page_flow(make_step(1, audits=audits))
+        run = make_stored_run(make_attempt(1, 1, "failed", issues=(issue,)), spec=spec, status=RunStatus.FAILED)
+        page = get_page(viewer, attempt_address(run, 1, 1))
+        links = [unescape(link) for link in re.findall(r'href="(/issues/[^"]+audit=[^"]+)"', page)]
+        address = f"/issues/?flow={run.flow.name}&audit="
+        assert links == [f"{address}Length%20%26%20form"] * 2 + [f"{address}Tone"]
+        assert all(viewer.get(link).status_code == 200 for link in links)
 
     def test_the_figures_count_what_is_left_and_what_was_fixed(self, viewer: Client) -> None:
         words = read_words(get_page(viewer, run_address(make_retried_run(retry_count=1))))
@@ -211,7 +244,7 @@ class TestSize:
         large = make_stored_run(*[make_attempt(1, number, "failed", issues=issues) for number in range(1, 30)])
         assert count_queries(viewer, run_address(small)) == count_queries(viewer, run_address(large)) == 7
 
-    def test_twenty_steps_with_four_attempts_each_are_sent_in_120_kb(self, viewer: Client) -> None:
+    def test_twenty_steps_with_four_attempts_each_are_sent_in_105_kb(self, viewer: Client) -> None:
         steps = range(1, 21)
         output = {"rows": [{"id": n, "text": "a line of an output"} for n in range(10)]}
         issues = (make_issue("high", path="/rows/9/text"), make_issue("low"), make_issue("low"))
@@ -224,7 +257,7 @@ class TestSize:
             spec=make_page_flow(*(make_step(step) for step in steps)),
             status=RunStatus.FAILED,
         )
-        assert len(get_page(viewer, run_address(run)).encode()) <= 120_000
+        assert len(get_page(viewer, run_address(run)).encode()) <= 105_000
 
     def test_long_outputs_don_t_make_the_page_of_all_attempts_longer_than_it_may_be(
         self, viewer: Client, monkeypatch: pytest.MonkeyPatch
@@ -316,7 +349,7 @@ class TestHostileOutput:
         run = make_stored_run(make_attempt(1, 1, issues=(issue,), output={"text": "دفع"}), spec=spec)
         page = get_page(viewer, attempt_address(run, 1, 1))
         assert '<bdi dir="rtl">«غير' in page and '<code class="issue-value"><bdi dir="rtl">دفع' in page
-        assert '<bdi class="entry-words">Ταξινόμηση</bdi>' in page
+        assert "<b><bdi>Ταξινόμηση</bdi></b>" in page
 
 
 def test_what_the_address_hides_is_hidden_and_its_toggles_say_so(viewer: Client) -> None:

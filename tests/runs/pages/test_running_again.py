@@ -19,7 +19,7 @@ from django.urls import reverse
 from flows.models import Flow
 from runs.models import Priority, Run
 from runs.pages.compare import MAX_CHOICES
-from runs.pages.run_head import LONGEST_COMMAND as LONGEST
+from runs.pages.run_head import MAX_COMMAND_LENGTH as LONGEST
 from runs.pages.run_head import build_curl_command
 from runs.submission import submit_run
 from tests.runs.builders import make_run, make_version
