@@ -130,7 +130,7 @@ def test_a_change_is_seen_in_the_request_and_held_against_a_stored_output_withou
     panel.get_by_label("As", exact=True).select_option(label="The retry after attempt 1 (failed)")
     expect(message).to_contain_text("## Current step attempts")
     check.click()
-    expect(verdict.get_by_role("link", name="/text, line 2")).to_be_visible()
+    expect(verdict.locator(".issue-place", has_text="/text")).to_be_visible()
     field(admin_page, "steps-1-audits-0-rule").fill("output.text.size() < 9")
     check.click()
     expect(panel.get_by_role("status")).to_have_text(f"Attempt 1 of run {run.pk}: Passed.")
