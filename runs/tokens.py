@@ -13,7 +13,7 @@ from django.utils import timezone
 from runs.audit_log.events import AuditAction, log_audit_event
 from runs.models import ApiToken, TokenScope
 
-LONGEST_NAME = 100
+MAX_NAME_LENGTH = 100
 MAX_LIFETIME = timedelta(days=3650)
 MAX_ACTIVE = 50
 """Active tokens that one user may have."""
@@ -104,9 +104,9 @@ def create_token(*, user: User, name: str, scope: str, lifetime: timedelta | Non
 def _refuse_name(name: str) -> None:
     if not name:
         raise TokenRefusedError("name", "Enter a name that says what will use the token.")
-    if len(name) > LONGEST_NAME:
+    if len(name) > MAX_NAME_LENGTH:
         raise TokenRefusedError(
-            "name", f"The name of a token has at most {LONGEST_NAME} characters; this one has {len(name)}."
+            "name", f"The name of a token has at most {MAX_NAME_LENGTH} characters; this one has {len(name)}."
         )
     if not name.isprintable():
         raise TokenRefusedError("name", "The name of a token can’t have invisible characters.")

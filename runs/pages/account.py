@@ -31,7 +31,7 @@ from runs.pages.access import confirm, get_user, require_sign_in
 from runs.pages.badges import Badge
 from runs.pages.input_form import FormProblem
 from runs.tokens import (
-    LONGEST_NAME,
+    MAX_NAME_LENGTH,
     TokenRefusedError,
     create_token,
     fetch_token,
@@ -189,7 +189,7 @@ def show_tokens(request: HttpRequest) -> HttpResponse:
         "problems": problems,
         "errors": errors,
         "created": created,
-        "longest_name": LONGEST_NAME,
+        "max_name_length": MAX_NAME_LENGTH,
         "scopes": [(scope, word, text, user.has_perm(needed)) for scope, (word, text, needed) in SCOPES.items()],
         "expiries": [(text, _EXPIRIES.get(text) or format_days(int(text[:-1]))) for text in list_lifetimes()],
     }
