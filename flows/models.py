@@ -1,49 +1,44 @@
-"""Flows as editors define them, and the immutable versions that runs are pinned to.
+"""Flows, the immutable versions that runs are pinned to, and what editors have typed and not published.
 
-``Flow``, ``StepDefinition`` and ``AuditRule`` are what the admin edits. Publishing turns them into a ``FlowVersion``
-(one ``FlowSpec`` document), and only versions ever run. Field names are those of ``flows.engine.spec``.
+A flow is defined by one ``FlowSpec`` document. Publishing stores it as a ``FlowVersion``, and only versions ever run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from decimal import Decimal
-from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import Any, NoReturn, Self
 
 from django.conf import settings
 from django.core.validators import BaseValidator, MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models, transaction
 from django.db.models.functions import Now
 
-from flows.engine.history import Severity
-from flows.engine.model_families import ReasoningEffort
 from flows.engine.spec import (
     COST_PLACES,
     MAX_COST_BUDGET,
-    MAX_EXPRESSION_LENGTH,
-    MAX_TIME_LIMIT,
+    MAX_TITLE_LENGTH,
     MAX_TOKEN_BUDGET,
     MIN_COST_BUDGET,
     NAME_PATTERN,
-    TOOL_NAME_PATTERN,
-    FailAt,
     FlowSpec,
-    ServiceTier,
 )
 from flows.json_field import OrderedJSONField
 
-
-def _choices(values: type[StrEnum]) -> list[tuple[str, str]]:
-    return [(value.value, value.value.capitalize()) for value in values]
-
-
-SEVERITY_CHOICES = _choices(Severity)
-
-
 MAX_KEEP_DAYS = 36_500
 """For how long runs can be kept where a number says so: a hundred years."""
+
+
+FLOW_SETTINGS = (
+    "max_runs_in_flight",
+    "total_token_budget",
+    "total_cost_budget",
+    "budget_period",
+    "keep_days",
+    "keep_outputs_days",
+)
+"""How an installation runs a flow: fields that are no part of its definition."""
 
 
 class ImmutableVersionError(Exception):
@@ -51,35 +46,6 @@ class ImmutableVersionError(Exception):
 
     def __init__(self, message: str = "Versions of a flow never change. Publish a new one.") -> None:
         super().__init__(message)
-
-
-if TYPE_CHECKING:
-    _TextField = models.TextField[str, str]
-else:  # Django's fields are generic for type checkers only.
-    _TextField = models.TextField
-
-
-class ExpressionField(_TextField):
-    """CEL text or ``python:name``; empty where nothing is set."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        kwargs.setdefault("blank", True)
-        kwargs.setdefault("default", "")
-        kwargs.setdefault("max_length", MAX_EXPRESSION_LENGTH)
-        super().__init__(*args, **kwargs)
-
-
-class ModelSettingsFields(models.Model):
-    """What flows and steps may say about the model; empty falls back (step, flow, settings)."""
-
-    model = models.CharField(max_length=200, blank=True, default="")
-    temperature = models.FloatField(null=True, blank=True, validators=[MinValueValidator(0), MaxValueValidator(2)])
-    max_tokens = models.PositiveIntegerField(null=True, blank=True, validators=[MinValueValidator(1)])
-    reasoning_effort = models.CharField(max_length=10, choices=_choices(ReasoningEffort), blank=True, default="")
-    service_tier = models.CharField(max_length=10, choices=_choices(ServiceTier), blank=True, default="")
-
-    class Meta:
-        abstract = True
 
 
 validate_name = RegexValidator(
@@ -104,24 +70,13 @@ class FlowQuerySet(models.QuerySet["Flow"]):
         return self.filter(live_version__isnull=False, is_archived=False)
 
 
-class Flow(ModelSettingsFields):
-    """What may run. Its rows are a draft until they are published as a version."""
+class Flow(models.Model):
+    """What may run: the name of its versions, and how this installation runs them."""
 
+    # What its latest version says, for lists and searches.
     name = models.SlugField(max_length=100, unique=True, validators=[validate_name])
-    title = models.CharField(max_length=200)
+    title = models.CharField(max_length=MAX_TITLE_LENGTH)
     description = models.TextField(blank=True, default="")
-    input_schema = OrderedJSONField(null=True, blank=True)
-    token_budget = models.PositiveBigIntegerField(null=True, blank=True, validators=_between(1, MAX_TOKEN_BUDGET))
-    cost_budget = models.DecimalField(
-        null=True,
-        blank=True,
-        max_digits=16,
-        decimal_places=COST_PLACES,
-        validators=_between(MIN_COST_BUDGET, MAX_COST_BUDGET),
-    )
-    time_limit = models.PositiveIntegerField(null=True, blank=True, validators=_between(1, MAX_TIME_LIMIT))
-
-    redact = models.JSONField(default=list, blank=True)
 
     # How this installation runs the flow. No part of its definition: a change makes no version and holds at once.
     max_runs_in_flight = models.PositiveIntegerField(null=True, blank=True, validators=[MinValueValidator(1)])
@@ -139,8 +94,6 @@ class Flow(ModelSettingsFields):
     keep_days = models.PositiveIntegerField(null=True, blank=True, validators=_between(0, MAX_KEEP_DAYS))
     keep_outputs_days = models.PositiveIntegerField(null=True, blank=True, validators=_between(0, MAX_KEEP_DAYS))
 
-    revision = models.PositiveIntegerField(default=0, editable=False)
-    """How often the flow was saved: an editor's page names the revision that it was made of."""
     live_version = models.ForeignKey(
         "FlowVersion", null=True, blank=True, editable=False, on_delete=models.SET_NULL, related_name="+"
     )
@@ -162,70 +115,6 @@ class Flow(ModelSettingsFields):
             raise ValueError(f"Version {version.number} belongs to another flow.")
         self.live_version = version
         self.save(update_fields=["live_version", "updated_at"])
-
-
-class StepDefinition(ModelSettingsFields):
-    """One step of a flow's draft."""
-
-    flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="steps")
-    position = models.PositiveIntegerField(default=0)
-    name = models.CharField(max_length=100)
-    description = models.TextField(blank=True, default="")
-    tool_name = models.CharField(
-        max_length=64,
-        blank=True,
-        default="",
-        validators=[
-            RegexValidator(TOOL_NAME_PATTERN, "Use 1 to 64 letters, digits, “_” and “-”, as the model's API wants it.")
-        ],
-    )
-    system_message = models.TextField(blank=True, default="")
-    output_type = models.CharField(max_length=200, blank=True, default="")
-    output_schema = OrderedJSONField(null=True, blank=True)
-    compute = ExpressionField()
-    input_expression = ExpressionField()
-    input_sanitizer = ExpressionField()
-    output_sanitizer = ExpressionField()
-    include_results = models.JSONField(default=list, blank=True)
-    issue_severity_filter = models.CharField(max_length=8, choices=SEVERITY_CHOICES, default=Severity.HIGH.value)
-    max_retries = models.PositiveIntegerField(default=3, validators=[MaxValueValidator(100)])
-    stop_on_failure = models.BooleanField(default=True)
-    retry_window = models.PositiveIntegerField(null=True, blank=True, validators=_between(0, MAX_TIME_LIMIT))
-    time_limit = models.PositiveIntegerField(null=True, blank=True, validators=_between(1, MAX_TIME_LIMIT))
-    pass_expression = ExpressionField()
-    failure_reason_expression = ExpressionField()
-
-    class Meta:
-        # Positions may repeat while an editor reorders; the key decides then.
-        ordering = ["position", "pk"]
-        verbose_name = "step"
-
-    def __str__(self) -> str:
-        return self.name
-
-
-class AuditRule(models.Model):
-    """One audit of a step's draft."""
-
-    step = models.ForeignKey(StepDefinition, on_delete=models.CASCADE, related_name="audits")
-    position = models.PositiveIntegerField(default=0)
-    name = models.CharField(max_length=100)
-    # Workers of the version before write rows without it.
-    for_each = ExpressionField(db_default="")
-    rule = models.TextField(max_length=MAX_EXPRESSION_LENGTH)
-    severity = models.CharField(max_length=8, choices=SEVERITY_CHOICES, default=Severity.CRITICAL.value)
-    fail_at = models.CharField(max_length=8, choices=[("", "Its severity"), *_choices(FailAt)], blank=True, default="")
-    message = ExpressionField()
-    message_template = models.TextField(max_length=MAX_EXPRESSION_LENGTH, blank=True, default="")
-    suggestions = ExpressionField()
-    path = ExpressionField()
-
-    class Meta:
-        ordering = ["position", "pk"]
-        verbose_name = "audit"
-
-    def __str__(self) -> str:
-        return self.name
 
 
 class FlowVersionQuerySet(models.QuerySet["FlowVersion"]):
@@ -289,3 +178,25 @@ class FlowVersion(models.Model):
     def flow_spec(self) -> FlowSpec:
         """The definition as the engine wants it."""
         return FlowSpec.from_document(self.spec)
+
+
+class FlowDraft(models.Model):
+    """What one editor has typed into a flow, or into a new one, and not published. It never runs."""
+
+    flow = models.ForeignKey(Flow, null=True, blank=True, on_delete=models.CASCADE, related_name="drafts")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    document = OrderedJSONField()
+    """As it was typed: it may be no valid ``FlowSpec`` yet."""
+    base_version = models.PositiveIntegerField(default=0)
+    """The number of the version that it was made from; 0 for a new flow."""
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        ordering = ["-updated_at"]
+        constraints = [
+            models.UniqueConstraint(fields=["flow", "user"], name="flow_draft_once"),
+            models.UniqueConstraint(fields=["user"], condition=models.Q(flow=None), name="flow_draft_of_new_once"),
+        ]
+
+    def __str__(self) -> str:
+        return f"Draft of {self.flow or 'a new flow'} by {self.user}"

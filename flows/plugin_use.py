@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
-from django.db.models import Prefetch, Q, QuerySet, TextField
+from django.db.models import OuterRef, Q, QuerySet, Subquery, TextField
 from django.db.models.functions import Cast
 
 from flows.engine.plugins import PREFIX, Registry
 from flows.engine.plugins import registry as installed
 from flows.engine.spec import FlowSpec
 from flows.engine.spec_check import AUDIT_EXPRESSIONS, STEP_EXPRESSIONS
-from flows.models import AuditRule, Flow, FlowQuerySet, FlowVersion, StepDefinition
+from flows.models import Flow, FlowQuerySet, FlowVersion
 
 OUTPUT_TYPE, AUDIT, FUNCTION = "output type", "audit", "function"
 KINDS = (OUTPUT_TYPE, AUDIT, FUNCTION)
@@ -44,9 +43,9 @@ class PluginUse:
 
     @property
     def anchor(self) -> str:
-        """The id of the field in the flow's editor."""
-        audit = f"audits-{self.audit - 1}-" if self.audit is not None else ""
-        return f"id_steps-{self.step - 1}-{audit}{self.field}"
+        """The JSON pointer of the field, by which the editor of the flow finds it."""
+        audit = f"/audits/{self.audit - 1}" if self.audit is not None else ""
+        return f"/steps/{self.step - 1}{audit}/{self.field}"
 
     @property
     def what(self) -> str:
@@ -61,12 +60,12 @@ class PluginUse:
 
 @dataclass(frozen=True, slots=True)
 class FlowUse:
-    """A use by a stored flow: by its live version, by what its editor shows now, or by both."""
+    """A use by a stored flow: by its live version, by its latest one, or by both."""
 
     flow: Flow
     use: PluginUse
     is_live: bool
-    is_draft: bool
+    is_latest: bool
 
 
 def list_uses(document: FlowSpec | Mapping[str, Any]) -> Iterator[PluginUse]:
@@ -92,32 +91,31 @@ def find_missing_names(
 ) -> list[PluginUse]:
     """The fields of a flow that name a plug-in which is not registered.
 
-    Of a ``Flow`` they are those that its editor shows now; that takes two queries.
+    Of a ``Flow`` they are those of its latest version; that takes a query.
     """
     if isinstance(source, Flow):
-        drafts = _list_drafts(StepDefinition.objects.filter(flow=source))
-        uses = [use for _, document in drafts for use in list_uses(document)]
-    else:
-        uses = list(list_uses(source.spec if isinstance(source, FlowVersion) else source))
+        source = source.versions.first() or {}
+    uses = list_uses(source.spec if isinstance(source, FlowVersion) else source)
     return [use for use in uses if use.is_missing(registry)]
 
 
 def fetch_flow_uses() -> list[FlowUse]:
-    """What all flows use now, by their titles. Three queries, and a fourth if there is anything; however many flows."""
+    """What all flows use now, by their titles. Two queries, and a third if there is anything; however many flows."""
     states: dict[tuple[int, PluginUse], set[str]] = {}
-    for version in find_naming_versions(Flow.objects.all()):
-        for use in list_uses(version.spec):
-            states.setdefault((version.flow_id, use), set()).add("live")
-    for flow_id, document in _list_drafts(StepDefinition.objects.all()):
-        for use in list_uses(document):
-            states.setdefault((flow_id, use), set()).add("draft")
+    newest = FlowVersion.objects.filter(flow=OuterRef("pk")).values("pk")[:1]
+    latest = Flow.objects.annotate(latest=Subquery(newest)).values("latest")
+    live = Flow.objects.filter(live_version__isnull=False).values("live_version")
+    for state, versions in (("live", live), ("latest", latest)):
+        for version in _find_naming(versions):
+            for use in list_uses(version.spec):
+                states.setdefault((version.flow_id, use), set()).add(state)
     flows = (
         Flow.objects.select_related("live_version")
         .only("name", "title", "is_archived", "live_version__flow_id", "live_version__number")
         .in_bulk({flow_id for flow_id, _ in states})
     )
     uses = [
-        FlowUse(flows[flow_id], use, is_live="live" in found, is_draft="draft" in found)
+        FlowUse(flows[flow_id], use, is_live="live" in found, is_latest="latest" in found)
         for (flow_id, use), found in states.items()
         if flow_id in flows  # one may be deleted while we look
     ]
@@ -126,31 +124,14 @@ def fetch_flow_uses() -> list[FlowUse]:
 
 def find_naming_versions(flows: FlowQuerySet) -> QuerySet[FlowVersion]:
     """The live versions of ``flows`` that may name a plug-in, with their flows."""
+    return _find_naming(flows.filter(live_version__isnull=False).values("live_version"))
+
+
+def _find_naming(keys: QuerySet[Any, Any]) -> QuerySet[FlowVersion]:
     # The text of most documents says already that they name none, and large ones need not come here.
     names_one = Q(text__contains=PREFIX) | Q(text__contains='"output_type"')
-    live = FlowVersion.objects.filter(pk__in=flows.filter(live_version__isnull=False).values("live_version"))
-    return live.annotate(text=Cast("spec", TextField())).filter(names_one).defer("note").select_related("flow")
-
-
-def _list_drafts(steps: QuerySet[StepDefinition]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The steps that editors show, as documents by the keys of their flows; two queries."""
-    rows = steps.order_by("flow", "position", "pk").only("flow_id", "name", "output_type", *STEP_EXPRESSIONS)
-    audits = AuditRule.objects.only("step_id", "name", *AUDIT_EXPRESSIONS)
-    for flow_id, group in groupby(rows.prefetch_related(Prefetch("audits", audits)), key=lambda step: step.flow_id):
-        yield (
-            flow_id,
-            {
-                "steps": [
-                    _read_row(step, "output_type", *STEP_EXPRESSIONS)
-                    | {"audits": [_read_row(audit, *AUDIT_EXPRESSIONS) for audit in step.audits.all()]}
-                    for step in group
-                ]
-            },
-        )
-
-
-def _read_row(row: StepDefinition | AuditRule, *fields: str) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in ("name", *fields)}
+    versions = FlowVersion.objects.filter(pk__in=keys).annotate(text=Cast("spec", TextField()))
+    return versions.filter(names_one).defer("note").select_related("flow")
 
 
 def _list_parts(document: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:

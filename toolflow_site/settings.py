@@ -178,7 +178,6 @@ DEBUG = environment.read_flag("TOOLFLOW_DEBUG", default=False)
 ALLOWED_HOSTS = TOOLFLOW_ALLOWED_HOSTS or ["localhost", "127.0.0.1", "[::1]"]
 
 INSTALLED_APPS = [
-    "nested_admin",
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",

@@ -16,7 +16,6 @@ urlpatterns = [
     path("admin/", admin.site.urls),
     path("accounts/login/", sign_in, name="login"),
     path("accounts/logout/", LogoutView.as_view(), name="logout"),
-    path("_nested_admin/", include("nested_admin.urls")),
     path("api/v1/", include("runs.api.urls")),
     # Else “/api/v1” would lead to “/api/v1/”, as a page does, and what another version has to a page.
     re_path(r"^api(?:/|$)", show_nothing),

@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 
 from flows.engine.json_values import parse_object
 
-MOST_BYTES = 256 * 1024
+MAX_BYTES = 256 * 1024
 """Of one request."""
 
 
@@ -18,12 +18,12 @@ class PostedError(ValueError):
     """What was posted can't be read; its text is one sentence."""
 
 
-def read_posted_json(request: HttpRequest) -> dict[str, Any]:
-    """The JSON object that was posted. Raises ``PostedError`` if it is none, or larger than ``MOST_BYTES``."""
+def read_posted_json(request: HttpRequest, *, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
+    """The JSON object that was posted. Raises ``PostedError`` if it is none, or larger than ``max_bytes``."""
     # Not `request.body`: of a form that CSRF protection has looked into already there is none.
-    body = request.read(MOST_BYTES + 1)
-    if len(body) > MOST_BYTES:
-        raise PostedError(f"That is more than {MOST_BYTES // 1024} KB. Make the text smaller.")
+    body = request.read(max_bytes + 1)
+    if len(body) > max_bytes:
+        raise PostedError(f"That is more than {max_bytes // 1024} KB. Make the text smaller.")
     try:
         return parse_object(body.decode())
     except UnicodeDecodeError:

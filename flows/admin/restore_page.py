@@ -18,7 +18,8 @@ from flows.engine.differences import compare_specs
 from flows.engine.errors import Problem, SpecError
 from flows.engine.spec import FlowSpec
 from flows.models import Flow, FlowVersion
-from flows.portability import NOTE_LENGTH, describe_place, find_problems, make_note, read_restored, restore_version
+from flows.portability import describe_place
+from flows.publishing import NOTE_LENGTH, find_problems, make_note, read_restored, restore_version
 
 
 @dataclass
@@ -41,7 +42,7 @@ class _Restoring:
 
     def place(self, problems: Any) -> list[Problem]:
         """Problems with their places in words."""
-        return [Problem(describe_place(self.spec, problem.path), problem.message) for problem in problems]
+        return [Problem(describe_place(self.version.spec, problem.path), problem.message) for problem in problems]
 
     def make_context(self) -> dict[str, Any]:
         """What the page shows."""

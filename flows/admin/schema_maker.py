@@ -1,29 +1,30 @@
-"""Making schemas without JSON Schema, and reading them as a table: what the editor's dialog asks for.
+"""Making schemas without JSON Schema, and reading them as a table: what the editor's field of a schema asks for.
 
 Nothing is stored here.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any, Literal
 
 from django.contrib.admin import AdminSite
 from django.http import HttpRequest, HttpResponse, JsonResponse
-from django.shortcuts import render
 from django.urls import URLPattern, path
-from django.views.decorators.http import require_http_methods
+from django.views.decorators.http import require_POST
 from pydantic import BaseModel, ConfigDict, StrictBool
 
 from flows.admin.access import require_permission
-from flows.admin.plugin_page import format_docstring
 from flows.admin.posted_json import read_posted_json
+from flows.engine.differences import LineKind, compare_texts
 from flows.engine.errors import Problem, SpecError
 from flows.engine.json_values import dump_json, parse_object
 from flows.engine.plugins import registry
 from flows.engine.schema_builder import MAX_FIELDS, build_schema_from_example, list_rows
 from flows.engine.spec import validate_document
+from flows.engine.strict_schema import find_optional, make_strict
 from flows.engine.typed_output import schema_of_type
 from flows.throttle import limit_rate
 
@@ -37,27 +38,28 @@ def list_urls(site: AdminSite) -> list[URLPattern]:
 
 
 class Question(BaseModel):
-    """What the dialog asks: to make a schema from an example or a type, or to show one as a table."""
+    """What the editor asks: a schema from an example or a type, one as a table, or one made strict or well laid out."""
 
     model_config = ConfigDict(extra="forbid")
 
-    make: Literal["example", "type", "table"]
+    make: Literal["example", "type", "table", "strict", "format"]
     field: Literal["input_schema", "output_schema"]
     text: str = ""
     """The example, the name of the type, or the schema to show as a table."""
     with_descriptions: StrictBool = False
+    optional: Literal["", "null", "given"] = ""
+    """What becomes of properties that may be left out when a schema is made strict."""
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
+@require_POST
 def answer_question(request: HttpRequest) -> HttpResponse:
-    """GET gives the dialog; POST takes a ``Question`` as JSON and gives what was asked for as JSON.
+    """Take a ``Question`` as JSON, and give what was asked for as JSON.
 
-    The answer has ``schema`` (text) and ``notes``; or ``rows``, those of the table, and ``notes``; or ``problems`` of
-    what the editor wrote, each with a path and a message. A question that the dialog never asks is answered with 400
+    The answer has ``schema`` (text) and ``notes``; or ``rows``, those of the table, and ``notes``; or the names of
+    properties that are ``undecided``, for ``optional`` to say what becomes of them; or ``problems`` of what the editor
+    wrote, each with a path and a message. A question that the editor never asks is answered with 400
     and ``error``, one sentence.
     """
-    if request.method != "POST":
-        return render(request, "admin/flows/flow/schema_maker.html", _describe_dialog())
     try:
         question = _read_question(request)
     except ValueError as error:
@@ -91,6 +93,24 @@ def _answer(question: Question) -> dict[str, Any]:
             rows = list_rows(_parse(question.text))
             notes = [f"The first {MAX_FIELDS} fields are shown."] if len(rows) == MAX_FIELDS else []
             return {"rows": [asdict(row) for row in rows], "notes": notes}
+        case "format":
+            return {"schema": dump_json(_parse(question.text), indent=2), "notes": []}
+        case "strict":
+            return _make_strict(_parse(question.text), question.optional)
+
+
+def _make_strict(schema: dict[str, Any], optional: str) -> dict[str, Any]:
+    strict = make_strict(schema, optional_becomes_null=optional != "given")
+    if not optional and strict != make_strict(schema, optional_becomes_null=False):
+        return {"undecided": find_optional(schema)}
+    return {"schema": dump_json(strict, indent=2), "notes": _list_changed_lines(schema, strict)}
+
+
+def _list_changed_lines(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    # Without commas: one that follows a line is no change of it.
+    texts = (json.dumps(schema, indent=1, separators=("", ": "), ensure_ascii=False) for schema in (old, new))
+    lines = (line for block in compare_texts(*texts).blocks for line in block.lines)
+    return [f"{line.kind.value} `{line.text.strip()}`" for line in lines if line.kind is not LineKind.SAME]
 
 
 def _parse(text: str) -> dict[str, Any]:
@@ -111,15 +131,3 @@ def _list_problems(problems: Iterable[Problem]) -> list[dict[str, str]]:
     listed = [{"path": problem.path, "message": problem.message} for problem in problems]
     more = len(listed) - MOST_PROBLEMS
     return listed[:MOST_PROBLEMS] + ([{"path": "", "message": f"{more} more problems follow."}] if more > 0 else [])
-
-
-def _describe_dialog() -> dict[str, Any]:
-    types = [
-        {
-            "name": name,
-            "description": format_docstring(known.model),
-            "place": f"{known.model.__module__}.{known.model.__qualname__}",
-        }
-        for name, known in sorted(registry.output_types.items())
-    ]
-    return {"types": types}

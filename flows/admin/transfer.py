@@ -22,8 +22,9 @@ from flows.admin.version_rows import UNREADABLE, read_spec
 from flows.engine.differences import compare_specs
 from flows.flow_file import SCHEMA_PATH, render_flow
 from flows.models import Flow, FlowVersion
-from flows.portability import NOTE_LENGTH, LoadPlan, announce_export, load_flow, plan_load
+from flows.portability import LoadPlan, announce_export, plan_load
 from flows.providers import find_flow_warnings
+from flows.publishing import NOTE_LENGTH, publish_flow
 
 _YAML = "application/yaml; charset=utf-8"
 
@@ -139,7 +140,7 @@ def _import(site: AdminSite, request: HttpRequest, upload: Upload) -> dict[str, 
         if request.POST.get("latest") != _name_latest(plan):
             return {"is_outdated": True}
         by = request.user if request.user.is_authenticated else None
-        version = load_flow(document=upload.spec.to_document(), by=by, note=upload.note)
+        version = publish_flow(spec=upload.spec, by=by, note=upload.note)
         if "_make_live" in request.POST and version.flow.live_version_id != version.pk:
             version.flow.make_live(version)
     admin = site.get_model_admin(Flow)

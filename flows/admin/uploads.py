@@ -11,7 +11,8 @@ from flows.admin.access import has_permission
 from flows.engine.spec import FlowSpec
 from flows.flow_file import MAX_FILE_BYTES, FileProblem, FlowFileError, decode_text
 from flows.models import FlowVersion
-from flows.portability import NOTE_LENGTH, LoadPlan, parse_flow_file
+from flows.portability import LoadPlan, parse_flow_file
+from flows.publishing import NOTE_LENGTH
 
 _SHOWN = 160
 """Characters of a line that are shown beside what is wrong with it."""

@@ -78,7 +78,7 @@ def show_difference(site: AdminSite, request: HttpRequest, /, flow_id: int) -> H
 
 
 def _find_flow(flow_id: int) -> Flow:
-    flows = Flow.objects.select_related("live_version").defer("input_schema", "live_version__spec")
+    flows = Flow.objects.select_related("live_version").defer("live_version__spec")
     return get_object_or_404(flows, pk=flow_id)
 
 

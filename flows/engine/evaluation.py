@@ -66,7 +66,7 @@ class Evaluator:
             self.plugins[text] = function.fingerprint
             return await self.call(text, function, {**self.variables, **extra})
         expression = parse_expression(text, variables=FIELD_VARIABLES[field].union(extra))
-        value = self._scope.evaluate(expression, extra)
+        value = self._scope.evaluate(expression, extra, is_limited=not self.budget.is_killable)
         return await self._evaluate_slowly(expression, extra) if value is NEEDS_PROCESS else value
 
     async def ask_each(self, rule: str, items: Sequence[Any]) -> list[bool | str]:
@@ -75,7 +75,7 @@ class Evaluator:
         Raises ``ExpressionError`` where it can't be asked at all.
         """
         expression = parse_expression(rule, variables=FIELD_VARIABLES["rule"] | ITEM_VARIABLES)
-        answers = self._scope.ask_each(expression, items)
+        answers = self._scope.ask_each(expression, items, is_limited=not self.budget.is_killable)
         found: list[bool | str] = answers
         return await self._evaluate_slowly(expression, {}, items) if answers is NEEDS_PROCESS else found
 

@@ -77,12 +77,13 @@ async def evaluate_in_process(
 
 async def _run(request: bytes, timeout: float) -> tuple[int, bytes]:
     """The exit status and the output of a process that was sent ``request``; it never outlives this call."""
+    command, environment = describe_process("flows.engine.expression_process")
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "flows.engine.expression_process"),
+        *command,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(_ROOT), *filter(None, sys.path)])},
+        env=environment,
     )
     try:
         # The process counts its own time; this is for a machine on which not even that works.
@@ -95,11 +96,22 @@ async def _run(request: bytes, timeout: float) -> tuple[int, bytes]:
     return status, output
 
 
-def _serve() -> None:
+def describe_process(module: str) -> tuple[list[str], dict[str, str]]:
+    """The command and the environment of a process that runs a ``module`` with the same packages as this one."""
+    path = os.pathsep.join([str(_ROOT), *filter(None, sys.path)])
+    return [sys.executable, "-m", module], {**os.environ, "PYTHONPATH": path}
+
+
+def limit_memory() -> None:
+    """Let this process have at most ``MAX_MEMORY_BYTES``."""
     # POSIX only, and the engine must be importable elsewhere.
     import resource
 
     resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
+
+
+def _serve() -> None:
+    limit_memory()
     request = json.load(sys.stdin)
     # Ends this process also where the parent has died and nothing else would.
     signal.setitimer(signal.ITIMER_PROF, request["seconds"])

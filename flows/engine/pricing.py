@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import lru_cache
@@ -50,12 +51,42 @@ def has_price(model: str, *, provider: Provider = _OPENAI) -> bool:
     return _find_cost(model, TokenUsage(prompt=1, completion=1, total=2), provider, None) is not None
 
 
-def _find_cost(model: str, usage: TokenUsage, provider: Provider, service_tier: str | None) -> Decimal | None:
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What a model costs: USD for a million tokens; None where the price list has no such price."""
+
+    prompt: Decimal | None
+    completion: Decimal | None
+
+
+def find_rates(model: str, *, provider: Provider = _OPENAI, service_tier: str | None = None) -> Rates | None:
+    """The prices of a model on a tier, for prompts of usual length; None where the price list has none."""
+    tier = None if service_tier in _STANDARD_TIERS else service_tier
+    prices = _find_prices(model, _find_address(provider), tier, datetime.now(UTC).replace(second=0, microsecond=0))
+    if prices is None:
+        return None
+    listed = (prices.input_mtok, prices.output_mtok)
+    return Rates(*(price.base if isinstance(price, TieredPrices) else price for price in listed))
+
+
+def list_priced_models(provider: Provider = _OPENAI) -> list[str]:
+    """The names of all models that the price list has for a provider."""
+    try:
+        found = get_snapshot().find_provider(None, None, _find_address(provider))
+    except LookupError:
+        return []
+    return [model.id for model in found.models]
+
+
+def _find_address(provider: Provider) -> str:
     # A script that tries its flow on the simulated model sees what it would cost at OpenAI.
-    base_url = OPENAI_BASE_URL if provider.is_simulated else provider.base_url
+    return OPENAI_BASE_URL if provider.is_simulated else provider.base_url
+
+
+def _find_cost(model: str, usage: TokenUsage, provider: Provider, service_tier: str | None) -> Decimal | None:
     tier = None if service_tier in _STANDARD_TIERS else service_tier
     # Some prices depend on the time of day.
-    prices = _find_prices(model, base_url, tier, datetime.now(UTC).replace(second=0, microsecond=0))
+    prices = _find_prices(model, _find_address(provider), tier, datetime.now(UTC).replace(second=0, microsecond=0))
     if prices is None:
         return None
     listed = (prices.input_mtok, prices.cache_read_mtok, prices.output_mtok)

@@ -40,6 +40,7 @@ TOOL_NAME_PATTERN = r"^[a-zA-Z0-9_-]{1,64}$"
 NAME_PATTERN = r"^[a-z0-9]+(-[a-z0-9]+)*$"
 """The name of a flow: lower case, URL-safe."""
 
+MAX_TITLE_LENGTH = 200
 MAX_STEPS = 50
 MAX_AUDITS = 50
 """Audits of one step."""
@@ -241,7 +242,7 @@ class FlowSpec(_Document):
     """A whole flow. Immutable; ``digest`` identifies its content."""
 
     name: str = Field(pattern=NAME_PATTERN, max_length=100)
-    title: str = ""
+    title: str = Field(default="", max_length=MAX_TITLE_LENGTH)
     description: str = ""
     model: str | None = Field(default=None, min_length=1)
     temperature: Temperature | None = None

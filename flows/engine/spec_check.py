@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import copy
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from typing import Any
 
 from flows.engine.errors import ExpressionError, Problem, SpecError
 from flows.engine.expression_paths import find_field_warnings
 from flows.engine.expressions import FIELD_VARIABLES, ITEM_VARIABLES, fail_at, parse_expression
-from flows.engine.json_values import find_unstorable
+from flows.engine.json_values import find_unstorable, parse_pointer
 from flows.engine.judging import PYTHON_BESIDE_FOR_EACH
 from flows.engine.message_template import (
     MAX_PLACEHOLDERS,
@@ -303,3 +305,60 @@ def _has_price(model: str, providers: Providers) -> bool:
     except UnsupportedCallError:
         return False
     return has_price(name, provider=provider)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Documents that may not be read as a flow
+
+
+def read_document(
+    document: Any, check: Callable[[FlowSpec], Iterable[Problem]]
+) -> tuple[FlowSpec | None, list[Problem]]:
+    """The flow in a document, and all its problems at once: those of fields, and what ``check`` finds in the others.
+
+    A field that can't be read counts as not filled in, and nothing else is said of it. There is no flow where nothing
+    is left to check: the document is no object, or has no steps.
+    """
+    try:
+        spec = FlowSpec.from_document(document)
+    except SpecError as error:
+        problems = list(error.problems)
+    else:
+        return spec, list(check(spec))
+    try:
+        spec = FlowSpec.from_document(_leave_out(document, problems))
+    except SpecError:
+        return None, problems
+    told = tuple(f"{problem.path}/" for problem in problems)
+    return spec, [*problems, *(one for one in check(spec) if not f"{one.path}/".startswith(told))]
+
+
+def _leave_out(document: Any, problems: Sequence[Problem]) -> Any:
+    """The document without the fields that problems are about, and with stand-ins for those that every part has.
+
+    None where nothing would be left to check.
+    """
+    if any(problem.path in ("", "/steps") for problem in problems):
+        return None
+    repaired = copy.deepcopy(document)
+    parts: list[Any]
+    for problem in problems:
+        match parse_pointer(problem.path):
+            case ["steps", index, "audits", position, *rest]:
+                parts, at, field = repaired["steps"][int(index)]["audits"], int(position), rest[0] if rest else ""
+            case ["steps", index, *rest]:
+                parts, at, field = repaired["steps"], int(index), rest[0] if rest else ""
+            case [field, *_]:
+                parts, at = [repaired], 0
+        if not isinstance(parts[at], dict):
+            parts[at] = {}
+        if parts[at].pop(field, None) is not None and field == "compute":
+            # Still a local step.
+            parts[at][field] = "{}"
+    repaired.setdefault("name", "unnamed")
+    for number, step in enumerate(repaired["steps"], start=1):
+        step.setdefault("name", f"Step {number}")
+        for place, audit in enumerate(step.get("audits", ()), start=1):
+            audit.setdefault("name", f"Audit {place}")
+            audit.setdefault("rule", "true")
+    return repaired

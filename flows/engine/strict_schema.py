@@ -349,3 +349,21 @@ def allow_null(node: Any) -> Any:
     elif isinstance(nullable.get("enum"), list) and None not in nullable["enum"]:
         nullable["enum"] = [*nullable["enum"], None]
     return nullable
+
+
+def find_optional(schema: Any) -> list[str]:
+    """The names of properties of a schema that may be left out, each once."""
+    names: dict[str, None] = {}
+    stack = [schema]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, list):
+            stack += node
+        if not isinstance(node, dict):
+            continue
+        properties, required = node.get("properties"), node.get("required")
+        if isinstance(properties, dict):
+            kept = required if isinstance(required, list) else []
+            names.update(dict.fromkeys(name for name in properties if name not in kept))
+        stack += node.values()
+    return list(names)

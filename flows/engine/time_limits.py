@@ -72,6 +72,8 @@ class TimeBudget:
     clock: Clock = field(default_factory=SystemClock)
     expired: bool = False
     """Whether something was broken off at the deadline."""
+    is_killable: bool = False
+    """Whether this process may be killed when time is up, so that no expression needs one of its own."""
 
     @property
     def remaining(self) -> float | None:

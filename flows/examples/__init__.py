@@ -49,8 +49,9 @@ def load_examples() -> list[str]:
     # Imported here since the rest of this package works without Django.
     from django.db import transaction
 
+    from flows.engine.spec import FlowSpec
     from flows.models import Flow
-    from flows.portability import load_flow
+    from flows.publishing import publish_flow
 
     loaded = []
     for name, document in load_documents().items():
@@ -61,7 +62,7 @@ def load_examples() -> list[str]:
                 continue
             if latest is not None and latest.digest == find_digest(document):
                 continue
-            version = load_flow(document=document, note=EXAMPLE_NOTE)
+            version = publish_flow(spec=FlowSpec.from_document(document), note=EXAMPLE_NOTE)
             if flow is not None and flow.live_version == latest:
                 flow.make_live(version)
             loaded.append(name)

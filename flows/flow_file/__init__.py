@@ -6,7 +6,7 @@ Nothing here needs Django.
 from pathlib import Path
 
 from flows.flow_file.reading import MAX_FILE_BYTES, FileProblem, FlowFileError, decode_text, parse_document, parse_flow
-from flows.flow_file.writing import render_flow
+from flows.flow_file.writing import render_document, render_flow
 
 _PACKED = Path(__file__).resolve().with_name("flow.schema.json")
 SCHEMA_PATH = _PACKED if _PACKED.exists() else Path(__file__).resolve().parents[2] / "docs" / "flow.schema.json"
@@ -20,5 +20,6 @@ __all__ = [
     "decode_text",
     "parse_document",
     "parse_flow",
+    "render_document",
     "render_flow",
 ]

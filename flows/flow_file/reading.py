@@ -15,11 +15,11 @@ from typing import Any
 
 import yaml
 
-from flows.engine.errors import Problem, SpecError, ToolFlowError
+from flows.engine.errors import Problem, ToolFlowError
 from flows.engine.json_values import MAX_DEPTH, describe_type, format_pointer, parse_object, parse_pointer
 from flows.engine.plugins import registry
 from flows.engine.spec import AuditSpec, FlowSpec, StepSpec
-from flows.engine.spec_check import check_spec, freeze_schemas
+from flows.engine.spec_check import check_spec, freeze_schemas, read_document
 
 MAX_FILE_BYTES = 1024 * 1024
 """How large a flow file may be."""
@@ -91,15 +91,12 @@ def parse_flow(source: str | bytes, *, check: Callable[[FlowSpec], Iterable[Prob
     """The flow in a file.
 
     Raises ``FlowFileError`` with the first thing that keeps the text from being read; if it can be read, with all
-    fields that are wrong; if none is, with all that ``check`` finds, by JSON pointers into the document.
+    problems of its fields and all that ``check`` finds, by JSON pointers into the document.
     """
     text = _decode(source)
     document, places = _parse_text(text)
-    try:
-        spec = FlowSpec.from_document(document)
-    except SpecError as error:
-        raise _locate_all(text, places, error.problems) from None
-    if problems := list(check(spec)):
+    spec, problems = read_document(document, check)
+    if spec is None or problems:
         raise _locate_all(text, places, problems)
     return spec
 

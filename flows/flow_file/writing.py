@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
@@ -36,10 +37,17 @@ def render_flow(spec: FlowSpec) -> str:
     Fields come in the order of the reference, those that hold their default are left out. The frozen schemas of
     registered output types are part of the file, so that the flow is the same wherever it is read.
     """
-    document = spec.to_document()
-    steps = "\n".join(_dump([_Part(step)]) for step in document.pop("steps"))
-    fields = "".join(_dump(_Part({key: value})) for key, value in document.items())
-    return f"{HEAD}\n{fields}\nsteps:\n{steps}"
+    return render_document(spec.to_document())
+
+
+def render_document(document: Mapping[str, Any]) -> str:
+    """The file of a document, whether it makes a flow or not."""
+    fields = {key: value for key, value in document.items() if key != "steps"}
+    parts = document.get("steps")
+    if not isinstance(parts, list) or not parts or not all(isinstance(step, dict) for step in parts):
+        return f"{HEAD}\n{_dump(_Part(document))}"
+    steps = "\n".join(_dump([_Part(step)]) for step in parts)
+    return f"{HEAD}\n{''.join(_dump(_Part({key: value})) for key, value in fields.items())}\nsteps:\n{steps}"
 
 
 class _Part(dict[str, Any]):
@@ -66,8 +74,9 @@ class _Dumper(yaml.SafeDumper):
 
     def represent_mapping(self, tag: str, mapping: Any, flow_style: bool | None = None) -> yaml.MappingNode:
         """An object, on one line if it is short and no part of a flow."""
-        if isinstance(mapping, _Part) and "audits" in mapping:
-            mapping = {**mapping, "audits": [_Part(audit) for audit in mapping["audits"]]}
+        if isinstance(mapping, _Part) and isinstance(audits := mapping.get("audits"), list):
+            parts = [_Part(audit) if isinstance(audit, dict) else audit for audit in audits]
+            mapping = {**mapping, "audits": parts}
             return super().represent_mapping(tag, mapping, flow_style=False)
         node = super().represent_mapping(tag, mapping, flow_style=False)
         if not isinstance(mapping, _Part):

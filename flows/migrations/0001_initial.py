@@ -7,7 +7,6 @@ from django.conf import settings
 from django.db import migrations, models
 
 import flows.json_field
-import flows.models
 
 
 class Migration(migrations.Migration):
@@ -312,10 +311,10 @@ class Migration(migrations.Migration):
                 ("system_message", models.TextField(blank=True, default="")),
                 ("output_type", models.CharField(blank=True, default="", max_length=200)),
                 ("output_schema", flows.json_field.OrderedJSONField(blank=True, null=True)),
-                ("compute", flows.models.ExpressionField(blank=True, default="", max_length=4000)),
-                ("input_expression", flows.models.ExpressionField(blank=True, default="", max_length=4000)),
-                ("input_sanitizer", flows.models.ExpressionField(blank=True, default="", max_length=4000)),
-                ("output_sanitizer", flows.models.ExpressionField(blank=True, default="", max_length=4000)),
+                ("compute", models.TextField(blank=True, default="", max_length=4000)),
+                ("input_expression", models.TextField(blank=True, default="", max_length=4000)),
+                ("input_sanitizer", models.TextField(blank=True, default="", max_length=4000)),
+                ("output_sanitizer", models.TextField(blank=True, default="", max_length=4000)),
                 ("include_results", models.JSONField(blank=True, default=list)),
                 (
                     "issue_severity_filter",
@@ -352,8 +351,8 @@ class Migration(migrations.Migration):
                         ],
                     ),
                 ),
-                ("pass_expression", flows.models.ExpressionField(blank=True, default="", max_length=4000)),
-                ("failure_reason_expression", flows.models.ExpressionField(blank=True, default="", max_length=4000)),
+                ("pass_expression", models.TextField(blank=True, default="", max_length=4000)),
+                ("failure_reason_expression", models.TextField(blank=True, default="", max_length=4000)),
                 (
                     "flow",
                     models.ForeignKey(
@@ -397,10 +396,10 @@ class Migration(migrations.Migration):
                         max_length=8,
                     ),
                 ),
-                ("message", flows.models.ExpressionField(blank=True, default="", max_length=4000)),
+                ("message", models.TextField(blank=True, default="", max_length=4000)),
                 ("message_template", models.TextField(blank=True, default="", max_length=4000)),
-                ("suggestions", flows.models.ExpressionField(blank=True, default="", max_length=4000)),
-                ("path", flows.models.ExpressionField(blank=True, default="", max_length=4000)),
+                ("suggestions", models.TextField(blank=True, default="", max_length=4000)),
+                ("path", models.TextField(blank=True, default="", max_length=4000)),
                 (
                     "step",
                     models.ForeignKey(

@@ -1,6 +1,4 @@
-from django.db import migrations
-
-import flows.models
+from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
@@ -10,6 +8,6 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name="auditrule",
             name="for_each",
-            field=flows.models.ExpressionField(blank=True, db_default="", default="", max_length=4000),
+            field=models.TextField(blank=True, db_default="", default="", max_length=4000),
         ),
     ]

@@ -20,8 +20,8 @@ from django.utils.timezone import localtime
 from django.views.decorators.http import require_POST
 
 from flows.admin.access import has_permission, require_permission
-from flows.admin.feedback import VARIABLES
 from flows.admin.flow_admin import FlowAdmin
+from flows.admin.language import VARIABLES
 from flows.admin.posted_json import PostedError, get_number, get_text, read_posted_json, refuse_unreadable
 from flows.engine.errors import ExpressionError
 from flows.engine.evaluation import Evaluator, step_variables

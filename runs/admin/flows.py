@@ -15,7 +15,7 @@ from django.urls import URLPattern
 from flows.admin.flow_admin import FlowAdmin
 from flows.admin.version_admin import FlowVersionAdmin, RunCount
 from flows.models import FlowVersion
-from runs.admin import earlier_values, try_panel
+from runs.admin import earlier_values, judge_panel, try_panel
 from runs.models import Run
 from runs.models.run import ENDED, RunStatus
 
@@ -25,7 +25,8 @@ class RunningFlowAdmin(FlowAdmin):
 
     def get_urls(self) -> list[URLPattern]:
         """The editor's addresses and those that read runs."""
-        return [*earlier_values.list_urls(self), *try_panel.list_urls(self), *super().get_urls()]
+        panels = (earlier_values, judge_panel, try_panel)
+        return [*(one for panel in panels for one in panel.list_urls(self)), *super().get_urls()]
 
 
 class RunCountingVersionAdmin(FlowVersionAdmin):

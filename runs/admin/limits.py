@@ -9,7 +9,7 @@ from django.conf import settings
 from django.contrib import admin, messages
 from django.http import HttpRequest
 
-from flows.models import Flow, StepDefinition
+from flows.models import Flow, FlowVersion
 from runs.limits.rules import Limit
 from runs.models import RateLimit
 
@@ -49,7 +49,7 @@ class RateLimitAdmin(_ModelAdmin):
 
 
 def _find_models() -> set[str]:
-    """The models that flows ask, as they are edited now, and the one that calls fall back to."""
-    flows = Flow.objects.order_by().values_list("model", flat=True).distinct()
-    steps = StepDefinition.objects.order_by().values_list("model", flat=True).distinct()
-    return {settings.TOOLFLOW_MODEL, *flows, *steps} - {""}
+    """The models that live versions ask, and the one that calls fall back to."""
+    specs = FlowVersion.objects.filter(pk__in=Flow.objects.values("live_version")).values_list("spec", flat=True)
+    named = {part.get("model") for spec in specs for part in (spec, *spec["steps"])}
+    return {settings.TOOLFLOW_MODEL, *filter(None, named)}

@@ -27,7 +27,7 @@ from runs.pages.badges import STATES, IssueCounts
 from runs.pages.run_head import count_run_issues, find_run_state
 
 RUN_DOCUMENTS = (
-    "input", "model_settings", "end_sentence", "flow__input_schema", "flow__description", "version__spec",
+    "input", "model_settings", "end_sentence", "flow__description", "version__spec",
 )  # fmt: skip
 ATTEMPT_DOCUMENTS = ("input", "output", "raw_output", "error", "plugins", "failure_reason")
 MAX_SEARCHED = 10_000

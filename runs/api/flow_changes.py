@@ -14,7 +14,7 @@ from flows.admin.protection import is_referred_to
 from flows.engine.spec import FlowSpec
 from flows.models import Flow as FlowRow
 from flows.models import FlowVersion as VersionRow
-from flows.portability import load_flow
+from flows.publishing import publish_flow
 from runs.api.access import find_user, require_permission
 from runs.api.conditions import require_other, require_unchanged
 from runs.api.flow_documents import list_tags, load_version, load_whole_flow, select_flows
@@ -58,13 +58,11 @@ def store_flow(request: Request, spec: FlowSpec, query: ChangedFlowQuery) -> tup
         require_permission(request, "flows.add_flow")
         return _store_first_version(request, spec, query.note), True
     latest = flow.versions.first()
-    version = load_flow(document=spec.to_document(), by=find_user(request), note=query.note)
+    version = publish_flow(spec=spec, by=find_user(request), note=query.note)
     is_made = version != latest
     messages = []
     if is_made:
         messages.append(f"Saved version {version.number} through the API.")
-    elif version.flow.revision != flow.revision:
-        messages.append(f"Saved through the API, unchanged from version {version.number}.")
     if query.make_live and version.flow.live_version_id != version.pk:
         version.flow.make_live(version)
         messages.append(f"Made version {version.number} live.")
@@ -74,7 +72,7 @@ def store_flow(request: Request, spec: FlowSpec, query: ChangedFlowQuery) -> tup
 
 
 def _store_first_version(request: Request, spec: FlowSpec, note: str) -> StoredFlow:
-    version = load_flow(document=spec.to_document(), by=find_user(request), note=note)
+    version = publish_flow(spec=spec, by=find_user(request), note=note)
     log_change(request, version.flow, "Created through the API.", action=ADDITION)
     return _load_stored(spec.name, version.number)
 

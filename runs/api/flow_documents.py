@@ -15,10 +15,12 @@ from rest_framework.request import Request
 from flows.engine.errors import Problem, SpecError
 from flows.engine.json_values import describe_type
 from flows.engine.spec import FlowSpec
+from flows.engine.spec_check import read_document
 from flows.flow_file import MAX_FILE_BYTES, FlowFileError
 from flows.models import Flow as FlowRow
 from flows.models import FlowVersion as VersionRow
-from flows.portability import find_problems, parse_flow_file
+from flows.portability import parse_flow_file
+from flows.publishing import find_problems
 from runs.api.base import JsonParser, read_text
 from runs.api.conditions import make_tag
 from runs.api.problems import ApiProblem, Conflict, InvalidBody
@@ -68,12 +70,8 @@ def parse_flow_body(request: Request) -> FlowSpec:
 
 def parse_flow_document(document: Mapping[str, Any], pointer: str = "") -> FlowSpec:
     """The flow in a JSON object, which ``pointer`` leads to in the body. Raises as ``parse_flow_body``."""
-    try:
-        spec = FlowSpec.from_document(dict(document))
-        problems = find_problems(spec)
-    except SpecError as error:
-        problems = list(error.problems)
-    if problems:
+    spec, problems = read_document(dict(document), find_problems)
+    if spec is None or problems:
         raise InvalidBody([Problem(pointer + problem.path, problem.message) for problem in problems])
     return spec
 

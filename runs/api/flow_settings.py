@@ -11,7 +11,6 @@ from rest_framework.response import Response
 
 from flows.engine.errors import Problem
 from flows.models import Flow as FlowRow
-from flows.publishing import raise_revision
 from runs.api.access import CHANGE_FLOWS, READ_FLOWS
 from runs.api.base import ETAG, ApiView, operation
 from runs.api.conditions import make_tag, require_unchanged
@@ -78,8 +77,6 @@ def _change(request: Request, flow: FlowRow, body: ChangedSettings) -> None:
         raise InvalidBody([Problem("/keep_outputs_days", sentence)])
     if changes:
         flow.save()
-        # Pages of the editor that are open would write what they were made of.
-        raise_revision(flow=flow)
         log_change(request, flow, f"Changed through the API: {', '.join(changes.values())}.")
 
 

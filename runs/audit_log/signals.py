@@ -12,8 +12,7 @@ from django.contrib.auth.models import Group, User
 from django.db.models import Model
 from django.db.models.signals import m2m_changed, post_delete, post_save, pre_save
 
-from flows.forms import OPERATIONAL_FIELDS
-from flows.models import Flow, FlowVersion
+from flows.models import FLOW_SETTINGS, Flow, FlowVersion
 from flows.portability import flows_exported
 from runs.audit_log.events import AuditAction, log_audit_event
 from runs.models import ApiToken, RateLimit, WebhookEndpoint
@@ -27,7 +26,7 @@ USER_FIELDS = (
 ENDPOINT_FIELDS = ("url", "flow_id", "event_types", "is_enabled")
 """What an entry names of a webhook endpoint, without values: an address may hold a key."""
 COMPARED: Mapping[type[Model], Sequence[str]] = {
-    Flow: OPERATIONAL_FIELDS,
+    Flow: FLOW_SETTINGS,
     RateLimit: LIMIT_FIELDS,
     User: USER_FIELDS,
     WebhookEndpoint: ENDPOINT_FIELDS,
@@ -120,8 +119,8 @@ def _log_flow(flow: Flow, created: bool, fields: frozenset[str]) -> None:
         )
     elif created:
         log_audit_event(action=AuditAction.FLOW_ADDED, about=flow)
-    elif not fields:
-        # To count a save is part of one.
+    elif not fields or fields & {*FLOW_SETTINGS}:
+        # Name and title change with a version, which has an entry of its own.
         changes: Mapping[str, Any] = getattr(flow, "_audit_changes", {})
         details = {"settings": list(changes)} if changes else {}
         log_audit_event(action=AuditAction.FLOW_CHANGED, about=flow, details=details | _choose(changes, SHOWN_SETTINGS))

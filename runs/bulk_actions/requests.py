@@ -148,7 +148,7 @@ def _build_preview(ids: Sequence[int], *, is_exact: bool, left_out: int) -> Bulk
     examples = (
         Run.objects.filter(pk__in=ids[:EXAMPLES])
         .select_related("flow", "version")
-        .defer("input", "model_settings", "end_sentence", "flow__input_schema", "version__spec")
+        .defer("input", "model_settings", "end_sentence", "version__spec")
         .order_by("-created_at", "-pk")
     )
     return BulkPreview(

@@ -125,7 +125,8 @@ def build_checklist(
 ) -> Checklist | None:
     """Explain the outcome of an attempt of ``step``; None for one without an output to judge.
 
-    ``issues`` are all of the attempt, in their order; ``prefix`` begins their ids on the page. ``output`` is None
+    ``issues`` are all of the attempt, in their order; ``prefix`` begins their ids on the page, empty
+    where they have none. ``output`` is None
     where it is not known (any more): a rule that reads it is then shown without values. ``has_type_audit`` says
     whether the step's output type audits by itself.
     """
@@ -259,7 +260,7 @@ class _Building:
                 value = shorten(_format(resolve_pointer(self.output, issue.path or "")), _VALUE_LENGTH)
             except (LookupError, ValueError):
                 value = ""
-            href = "" if issue.position in self.pages else f"#{self.prefix}i{issue.position}"
+            href = "" if issue.position in self.pages or not self.prefix else f"#{self.prefix}i{issue.position}"
             values.append(FoundValue(href, issue.severity, show_place(issue), show_invisible(value)))
         return values, len(placed) - len(values)
 

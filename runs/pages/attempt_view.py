@@ -229,13 +229,13 @@ def _view_issues(
 ) -> Iterator[IssueView]:
     for number, issue in enumerate(issues, start=1):
         id = f"{prefix}i{issue.position}"
-        is_missing, value = _read_value(output, issue.path)
+        is_missing, value = quote_value(output, issue.path)
         lifecycle = traced.find_lifecycle(issue.pk)
         yield IssueView(issue, id, number, name_issue(issue), anchors.get(id, ""), is_missing, value, lifecycle)
 
 
-def _read_value(output: Any, path: str | None) -> tuple[bool, str]:
-    """Whether nothing stands at a path of the output, and what does, cut where it is long."""
+def quote_value(output: Any, path: str | None) -> tuple[bool, str]:
+    """Whether nothing stands at a path of an output, and what does, cut where it is long; empty for lists and maps."""
     if not path or output is None:
         return False, ""
     try:

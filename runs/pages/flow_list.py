@@ -52,7 +52,7 @@ def show_flows(request: HttpRequest) -> HttpResponse:
     """All flows, with how their runs of the last 30 days went."""
     now = timezone.now()
     last = Run.objects.filter(flow=OuterRef("pk")).order_by("-created_at", "-pk").values("pk")[:1]
-    flows = Flow.objects.select_related("live_version").defer("input_schema", "description", "live_version__spec")
+    flows = Flow.objects.select_related("live_version").defer("description", "live_version__spec")
     ordered = flows.annotate(last_run=Subquery(last)).order_by("is_archived", "title", "pk")
     number = request.GET.get("page") or "1"
     page = Paginator(ordered, PAGE_SIZE).get_page(number)

@@ -73,7 +73,7 @@ _WITHOUT = "The new run starts without it."
 @require_permission("runs.add_run")
 def choose_flow(request: HttpRequest) -> HttpResponse:
     """All flows that can be run."""
-    flows = Flow.objects.runnable().select_related("live_version").defer("input_schema", "live_version__spec")
+    flows = Flow.objects.runnable().select_related("live_version").defer("live_version__spec")
     context = {"flows": flows, "is_unattended": runs_without_worker().exists()}
     return render(request, "runs/choose_flow.html", context)
 

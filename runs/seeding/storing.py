@@ -13,9 +13,10 @@ from django.db import models, transaction
 
 from flows.engine import history as engine
 from flows.engine.history import sum_usage
+from flows.engine.spec import FlowSpec
 from flows.examples import find_digest, load_documents
 from flows.models import Flow, FlowVersion
-from flows.portability import load_flow
+from flows.publishing import publish_flow
 from runs.facets import add_facets, list_facets
 from runs.models import Attempt, AttemptRequest, FacetKind, Issue, Run, Step, TokenUsage
 from runs.rollup import count_ended_runs
@@ -93,7 +94,7 @@ def _load_flows(*, seed: int, since: datetime, length: timedelta) -> list[list[S
             varied = {**document, "name": PREFIX + name, "title": title, "max_tokens": 4000 - 200 * number}
             version = FlowVersion.objects.filter(flow__name=varied["name"], digest=find_digest(varied)).last()
             if version is None:
-                version = load_flow(document=varied, note=f"Seeded version {number + 1}")
+                version = publish_flow(spec=FlowSpec.from_document(varied), note=f"Seeded version {number + 1}")
                 # Versions never change; an invented one must be older than its runs all the same.
                 created_at = since + length * number / VERSIONS
                 models.QuerySet(FlowVersion).filter(pk=version.pk).update(created_at=created_at)

@@ -8,10 +8,10 @@ import pytest
 from django.http import HttpResponse
 
 from flows.models import Flow, FlowVersion
-from flows.portability import load_flow
 from tests.api.asking import Script, read_problem
 from tests.api.documents import read_json
 from tests.engine.builders import make_flow, make_step
+from tests.flows.loading import load_flow
 
 pytestmark = pytest.mark.django_db
 

@@ -12,9 +12,9 @@ from django.db import connection, connections
 from django.http import HttpResponse
 
 from flows.models import Flow, FlowVersion
-from flows.portability import load_flow
 from tests.api.asking import Script, create_token, make_user
 from tests.engine.builders import make_flow, make_step
+from tests.flows.loading import load_flow
 
 pytestmark = [pytest.mark.sql, pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("groups")]
 

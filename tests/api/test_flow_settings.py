@@ -66,12 +66,11 @@ def test_it_tells_what_holds_in_the_end(editor: Script, settings: Any) -> None:
 
 
 def test_a_change_makes_no_version_and_editor_history_and_audit_log_know_it(editor: Script) -> None:
-    before = Flow.objects.get()
     for _ in range(2):
         # The second one changes nothing.
         change(editor, max_runs_in_flight=3, keep_days=90)
     flow = Flow.objects.get()
-    assert (flow.versions.count(), flow.revision) == (1, before.revision + 1)
+    assert flow.versions.count() == 1
     entry = LogEntry.objects.get()
     assert entry.change_message == "Changed through the API: max_runs_in_flight none → 3, keep_days none → 90."
     audited = AuditEntry.objects.get(action="flow_changed")

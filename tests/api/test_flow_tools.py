@@ -15,11 +15,11 @@ from django.test import Client
 from flows.engine.history import Severity
 from flows.engine.spec import AuditSpec, FailAt, FlowSpec
 from flows.models import Flow, FlowVersion
-from flows.portability import load_flow
 from runs.models import Attempt, Run
 from tests.api.asking import Script, create_token, make_user, read_problem
 from tests.api.documents import list_wrong, read_json
 from tests.engine.builders import make_attempt, make_flow, make_issue, make_step
+from tests.flows.loading import load_flow
 from tests.runs.executing import run_flow
 from tests.runs.pages.history_builders import make_stored_run
 

@@ -12,11 +12,11 @@ from flows.engine.spec import FlowSpec
 from flows.examples import load_documents, load_examples
 from flows.flow_file import render_flow
 from flows.models import Flow, FlowVersion
-from flows.portability import load_flow
 from runs.models import AuditEntry
 from tests.api.asking import Script, create_token, make_user, read_problem
 from tests.api.documents import list_wrong, read, read_json
 from tests.engine.builders import make_flow, make_step
+from tests.flows.loading import load_flow
 from tests.flows.versioned import store_three_versions
 from tests.runs.builders import make_run
 

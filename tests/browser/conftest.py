@@ -47,7 +47,8 @@ class Complaints:
     """What the browser complains about.
 
     Those are errors and warnings on its console, violations of the content security policy among them, scripts that
-    fail, and dialogs, which nothing of ours opens. That a page itself was answered with a 4xx is no complaint.
+    fail, and dialogs, which nothing of ours opens. That a page itself was answered with a 4xx is no complaint, nor that
+    the editor was told that a flow can't be saved (409 and 422).
     """
 
     def __init__(self, context: BrowserContext, *, are_dialogs_fine: bool) -> None:
@@ -73,7 +74,8 @@ class Complaints:
         dialog.dismiss()
 
     def _note_answer(self, response: Response) -> None:
-        if 400 <= response.status < 500 and response.request.is_navigation_request():
+        is_page = response.request.is_navigation_request()
+        if response.status in {409, 422} or (is_page and 400 <= response.status < 500):
             self._refused.add(response.url)
 
 

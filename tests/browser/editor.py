@@ -7,35 +7,54 @@ from typing import Any
 from django.urls import reverse
 from playwright.sync_api import Locator, Page, expect
 
-from flows.portability import load_flow
+from flows.models import Flow, FlowVersion
+from flows.publishing import publish_flow
 from tests.engine.builders import make_flow
 
 
-def open_flow(page: Page, *steps: Any, **fields: Any) -> None:
+def open_flow(page: Page, *steps: Any, **fields: Any) -> Flow:
     """Store a flow of these steps and open its editor."""
-    flow = load_flow(document=make_flow(*steps, **fields).to_document()).flow
+    flow = publish_flow(spec=make_flow(*steps, **fields)).flow
     page.goto(reverse("admin:flows_flow_change", args=[flow.pk]))
+    expect(outline(page)).to_be_visible()
+    return flow
 
 
-def step(page: Page, name: str) -> Locator:
-    """The card of the step with this name."""
-    return page.get_by_role("group", name=f"“{name}”").and_(page.locator(".step"))
+def outline(page: Page) -> Locator:
+    return page.get_by_role("navigation", name="Outline")
 
 
-def tool(card: Locator, name: str) -> Locator:
-    """A button of the card itself."""
-    return card.locator(":scope > .card-tools").get_by_role("button", name=name, exact=True)
+def row(page: Page, name: str) -> Locator:
+    """A row of the outline."""
+    return outline(page).get_by_role("button").filter(has_text=name)
 
 
-def field(page: Page, name: str) -> Locator:
-    return page.locator(f"[name='{name}']")
+def names(page: Page) -> list[str]:
+    """The steps in the outline, in their order."""
+    return outline(page).locator(".level-2 .row-name").all_inner_texts()
+
+
+def field(page: Page, pointer: str) -> Locator:
+    """What is typed into at a place of the document."""
+    shown = page.locator(f"#editor-part [data-pointer='{pointer}']:not(.ef-switch)")
+    return shown.locator(":scope > :is(input, textarea, select)").or_(shown.locator("[data-schema-text]"))
+
+
+def remarks(page: Page, pointer: str) -> Locator:
+    """What is told of a field."""
+    return page.locator(f"#editor-part [data-pointer='{pointer}'] > .remarks")
 
 
 def press_save(page: Page) -> None:
-    page.get_by_role("button", name="Save", exact=True).click()
+    page.keyboard.press("Control+s")
 
 
-def save(page: Page) -> None:
-    """Save, and see that it is saved."""
+def save(page: Page, number: int = 2) -> FlowVersion:
+    """Save, see that it is saved, and give the version."""
     press_save(page)
-    expect(page.get_by_text("Saved as version 2")).to_be_visible()
+    expect(page.get_by_text(f"Saved as version {number}")).to_be_visible()
+    return FlowVersion.objects.get(number=number)
+
+
+def wait_for_draft(page: Page) -> None:
+    expect(page.locator("#editor-draft")).to_contain_text("draft saved")

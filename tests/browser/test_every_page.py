@@ -15,13 +15,14 @@ from playwright.sync_api import Page, expect
 
 from flows.examples import load_examples
 from flows.models import Flow
-from flows.portability import load_flow
 from runs.models import BulkAction, RunStatus, SavedView
 from tests.api.asking import create_token
 from tests.browser.conftest import Complaints
+from tests.browser.editor import press_save, row
 from tests.browser.run_under_way import RunUnderWay
 from tests.browser.widths import list_sticking_out, open_all_folds, resize
 from tests.engine.builders import make_attempt, make_issue, make_step
+from tests.flows.loading import load_flow
 from tests.runs.builders import make_run, make_version, make_worker
 from tests.runs.pages.daily_rows import add_audit, add_issues, add_runs, add_steps, day_ago
 from tests.runs.pages.history_builders import make_page_flow, make_retried_run, make_stored_run
@@ -257,22 +258,20 @@ def show_an_account(page: Page) -> Iterator[None]:
 def show_the_editor(page: Page) -> Iterator[None]:
     load_examples()
     page.goto(reverse("admin:flows_flow_change", args=[Flow.objects.get(name="colour-theme").pk]))
-    yield
-    page.locator("#steps-0").get_by_role("button", name="Try this step").click()
-    expect(page.locator("#try-title")).to_be_focused()
-    yield
-    page.reload()
-    page.locator("#steps-0").get_by_role("button", name="Make a schema…").click()
-    dialog = page.get_by_role("dialog")
-    for name in ("As a table", "From an example", "From a Python type"):
-        dialog.get_by_role("tab", name=name).click()
+    for name in ("Flow and limits", "Input", "Seed colours"):
+        row(page, name).first.click()
+        open_all_folds(page)
         yield
-    page.goto(reverse("admin:flows_flow_add"))
-    page.get_by_role("button", name="Add a step").last.click()
-    page.get_by_role("button", name="Add an audit").last.click()
-    page.get_by_role("button", name="Save", exact=True).click()
-    expect(page.get_by_role("alert")).to_be_visible()
+    for tab in ("JSON", "From an example", "From a step", "Registered type"):
+        page.locator("#editor-part").get_by_role("tab", name=tab).click()
+        yield
+    page.get_by_role("button", name="Add an audit").click()
+    press_save(page)
+    expect(page.get_by_role("button", name="problems to fix")).to_be_visible()
     open_all_folds(page)
+    yield
+    page.get_by_role("button", name="Edit as YAML").click()
+    expect(page.locator("#flow-text")).to_be_visible()
     yield
 
 

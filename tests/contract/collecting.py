@@ -159,16 +159,22 @@ def collect_page_parameters() -> Iterator[str]:
 
 
 def collect_form_fields() -> Iterator[str]:
-    """Fields of the forms of the admin and its editor, and those that templates of pages name."""
+    """Fields of a flow's document and settings, of the forms of the admin, and those that templates of pages name."""
     from django import forms
     from django.apps import apps
     from django.contrib import admin
 
-    from flows.forms import AuditForm, FlowForm, StepForm
+    from flows.admin.settings_page import FlowSettingsForm
+    from flows.engine.spec import AuditSpec, FlowSpec, StepSpec
 
-    editor: dict[str, Any] = {"flow": FlowForm, "step": StepForm, "audit": AuditForm}
-    for name, form in editor.items():
-        yield from (f"editor {name}: {field}" for field in form.base_fields)
+    settings = FlowSettingsForm.base_fields
+    editor = {
+        "flow": [*FlowSpec.model_fields, *settings],
+        "step": StepSpec.model_fields,
+        "audit": AuditSpec.model_fields,
+    }
+    for name, fields in editor.items():
+        yield from (f"editor {name}: {field}" for field in fields if field not in {"steps", "audits"})
     request = _ask_as_superuser()
     for model, model_admin in admin.site._registry.items():
         label = model._meta.label_lower

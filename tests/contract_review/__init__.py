@@ -18,11 +18,11 @@ def make_runs(provider: ModelServer, *, count: int = len(RUNS)) -> list[int]:
     """Publish the flow, and take ``count`` runs of it to their end, answered by ``provider``; gives their numbers."""
     from flows.engine.simulated_model import SimulatedModel
     from flows.flow_file import parse_flow
-    from flows.portability import load_flow
+    from flows.publishing import publish_flow
     from runs.submission import submit_run
     from runs.worker.event_loop import Drain
 
-    flow = load_flow(document=parse_flow(FLOW_FILE.read_text()).to_document()).flow
+    flow = publish_flow(spec=parse_flow(FLOW_FILE.read_text())).flow
     numbers = []
     for number, kind in enumerate(RUNS[:count]):
         provider.app = SimulatedModel(script=build_script(kind), latency=(0.01, 0.2))

@@ -9,9 +9,9 @@ from django.test import Client
 
 from flows.examples import load_examples
 from flows.models import Flow, FlowVersion
-from flows.portability import load_flow
 from tests.engine.builders import make_flow
 from tests.flows.editor_page import EditorPage, open_flow
+from tests.flows.loading import load_flow
 from tests.flows.versioned import read_words
 from tests.runs.builders import make_run
 
@@ -80,8 +80,7 @@ def test_archiving_and_taking_out_are_asked_told_logged_once_and_shown_in_the_ed
 def test_an_archived_flow_can_be_edited_and_loaded_and_stays_archived(opened: EditorPage, editor: Client) -> None:
     press(editor, opened)
     # The page was opened before.
-    opened.fill(title="Green tea")
-    opened.fields["is_archived"] = ""
+    opened.document["title"] = "Green tea"
     assert opened.save() == ["Saved as version 2. The flow is archived: no new runs can be started."]
     load_flow(document=make_flow(title="Tea", description="New.").to_document())
     assert (FlowVersion.objects.count(), is_archived()) == (3, True)

@@ -14,8 +14,8 @@ from django.core.management import CommandError, call_command
 from flows.examples import load_examples
 from flows.flow_file import SCHEMA_PATH, render_flow
 from flows.models import Flow, FlowVersion
-from flows.portability import load_flow
 from tests.engine.builders import make_flow
+from tests.flows.loading import load_flow
 
 pytestmark = pytest.mark.django_db
 

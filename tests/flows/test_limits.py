@@ -3,74 +3,127 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from typing import Any
 
 import pytest
+from django.contrib.admin.models import LogEntry
+from django.http import HttpResponse
 from django.test import Client
 
-from flows.models import BudgetPeriod, Flow, FlowVersion
-from flows.portability import load_flow
-from flows.publishing import publish_flow
+from flows.models import FLOW_SETTINGS, BudgetPeriod, Flow, FlowVersion
+from runs.models import AuditEntry
 from tests.engine.builders import make_flow, make_step
-from tests.flows.editor_page import fill_new_flow, open_flow
+from tests.flows.editor_page import PageReader, open_flow, read_rows
+from tests.flows.loading import load_flow
 
 pytestmark = pytest.mark.django_db
 
-OPERATIONAL = ("max_runs_in_flight", "total_token_budget", "total_cost_budget", "budget_period")
+FIRST = (
+    "Changed limits: Runs in flight none → 5, Budget of all runs (USD) none → 25.50, "
+    "Budget of all runs, for each Month → Day, Keep runs (days) none → 30."
+)
+SECOND = (
+    "Changed limits: Runs in flight 5 → none, Budget of all runs (tokens) none → 1,000,000, "
+    "Budget of all runs (USD) 25.50 → none."
+)
 
 
-def test_limits_of_the_editor_and_of_files_are_part_of_the_version(editor: Client) -> None:
-    page = fill_new_flow(editor)
-    page.fill(token_budget=20_000, cost_budget="0.50", time_limit=600)
-    page.fill("steps-0-", time_limit=30)
-    page.save()
-    document = FlowVersion.objects.get().spec
-    assert (document["token_budget"], document["cost_budget"], document["time_limit"]) == (20_000, 0.5, 600)
-    assert document["steps"][0]["time_limit"] == 30
-    page = open_flow(editor, make_step(time_limit=86_400), token_budget=10**15, cost_budget=0.0001, time_limit=1)
-    names = ("token_budget", "cost_budget", "time_limit", "steps-0-time_limit")
-    assert [page.fields[name] for name in names] == [str(10**15), "0.0001", "1", "86400"]
-    assert page.save()[0].startswith("Nothing changed")
-    flow = load_flow(document=make_flow().to_document()).flow
-    assert (flow.token_budget, flow.cost_budget, flow.time_limit, flow.steps.get().time_limit) == (None,) * 4
+def store_flow(**fields: Any) -> Flow:
+    return load_flow(make_flow(**fields).to_document()).flow
 
 
-def test_an_amount_of_money_keeps_its_value_through_rows_and_versions() -> None:
-    amount = Decimal("123456.12345678")
-    version = load_flow(document=make_flow(cost_budget=amount).to_document())
-    assert Flow.objects.get().cost_budget == version.flow_spec.cost_budget == amount
-    assert publish_flow(flow=Flow.objects.get()) == version
+class Settings:
+    """The page of a flow's settings as it was opened: a form with what it showed."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.url = f"/admin/flows/flow/{Flow.objects.get().pk}/settings/"
+        self.fields = PageReader(client.get(self.url).content.decode()).fields | {"budget_period": "month"}
+
+    def post(self, **values: Any) -> HttpResponse:
+        return self.client.post(self.url, {**self.fields, **values})
+
+    def save(self, **values: Any) -> list[str]:
+        page = self.client.get(self.post(**values)["Location"])
+        return [str(message) for message in page.context["messages"]]
+
+
+def read_settings() -> tuple[Any, ...]:
+    return Flow.objects.values_list(*FLOW_SETTINGS).get()
+
+
+def test_settings_are_stored_and_logged_with_old_and_new_values_and_make_no_version(editor: Client) -> None:
+    store_flow()
+    assert read_settings() == (None, None, None, BudgetPeriod.MONTH, None, None)
+    Settings(editor).save(max_runs_in_flight="5", total_cost_budget="25.5", budget_period="day", keep_days="30")
+    assert read_settings() == (5, None, Decimal("25.5"), BudgetPeriod.DAY, 30, None)
+    fields = Settings(editor)
+    fields.fields["budget_period"] = "day"
+    assert fields.save() == ["Nothing changed."]
+    fields.save(max_runs_in_flight="", total_cost_budget="", total_token_budget="1000000")
+    assert list(LogEntry.objects.order_by("pk").values_list("change_message", flat=True)) == [
+        FIRST,
+        SECOND,
+    ]
+    changed = AuditEntry.objects.filter(action="flow_changed").order_by("pk")
+    assert [entry.details for entry in changed] == [
+        {
+            "settings": ["max_runs_in_flight", "total_cost_budget", "budget_period", "keep_days"],
+            "keep_days": {"from": None, "to": 30},
+        },
+        {"settings": ["max_runs_in_flight", "total_token_budget", "total_cost_budget"]},
+    ]
+    load_flow(make_flow(description="New.").to_document())
+    assert (read_settings()[1], FlowVersion.objects.count()) == (1_000_000, 2)
+
+
+def test_what_others_stored_meanwhile_stays_where_the_page_did_not_change_it(editor: Client, colleague: Client) -> None:
+    store_flow()
+    mine, theirs = Settings(editor), Settings(colleague)
+    theirs.save(max_runs_in_flight="5", keep_days="30")
+    mine.save(keep_outputs_days="7", keep_days="30")
+    assert read_settings() == (5, None, None, BudgetPeriod.MONTH, 30, 7)
+    assert LogEntry.objects.latest("pk").change_message == "Changed limits: Keep outputs (days) none → 7."
 
 
 @pytest.mark.parametrize(
-    ("field", "value"),
+    "values",
     [
-        *(("token_budget", "1e3"), ("cost_budget", "NaN"), ("max_runs_in_flight", "0")),
-        *(("total_cost_budget", "0"), ("budget_period", "year"), ("steps-0-time_limit", "0")),
+        *({"max_runs_in_flight": value} for value in ("0", "1e3", "²", "9" * 30, "\0")),
+        *({"total_cost_budget": value} for value in ("0", "NaN", "1e-9", "1000001")),
+        *({"total_token_budget": "0"}, {"budget_period": "year"}, {"budget_period": ""}),
+        *({"keep_days": "-1"}, {"keep_outputs_days": "36501"}, {"keep_days": "30", "keep_outputs_days": "31"}),
     ],
 )
-def test_what_is_not_valid_is_refused_beside_the_field(editor: Client, field: str, value: str) -> None:
-    page = open_flow(editor)
-    page.fill(**{field: value})
-    assert list(page.save_in_vain()) == [field]
+def test_what_is_not_valid_is_refused_with_a_link_to_its_field(editor: Client, values: dict[str, str]) -> None:
+    store_flow()
+    before, answer = read_rows(), Settings(editor).post(**values)
+    assert (answer.status_code, read_rows()) == (200, before)
+    assert f'<a href="#id_{list(values)[-1]}">' in answer.content.decode()
 
 
-def test_limits_of_the_installation_make_no_version_and_stay_when_a_file_is_loaded(editor: Client) -> None:
-    page = open_flow(editor, cost_budget="0.5")
-    assert Flow.objects.values_list(*OPERATIONAL).get() == (None, None, None, BudgetPeriod.MONTH)
-    page.fill(max_runs_in_flight=5, total_token_budget=1_000_000, total_cost_budget="25.5", budget_period="day")
-    page.save()
-    page.save()
-    assert (FlowVersion.objects.count(), page.fields["cost_budget"]) == (1, "0.50")
-    assert "Limits 5 set" in page.text
-    load_flow(document=make_flow(description="New.").to_document())
-    found = Flow.objects.values_list(*OPERATIONAL).get()
-    assert found == (5, 1_000_000, Decimal("25.5"), BudgetPeriod.DAY)
+@pytest.mark.parametrize("days", [("0", "31"), ("30", "0"), ("30", "30"), ("", "30")])
+def test_outputs_may_be_kept_where_runs_are_kept_for_ever_or_as_long(editor: Client, days: tuple[str, str]) -> None:
+    store_flow()
+    assert Settings(editor).post(keep_days=days[0], keep_outputs_days=days[1]).status_code == 302
+
+
+def test_limits_of_the_definition_are_part_of_the_version(editor: Client) -> None:
+    amount = Decimal("123456.12345678")
+    page = open_flow(editor, make_step(time_limit=86_400), token_budget=10**15, cost_budget=amount, time_limit=1)
+    assert FlowVersion.objects.get().flow_spec.cost_budget == amount
+    assert (page.document["token_budget"], page.steps[0]["time_limit"]) == (10**15, 86_400)
+    assert page.save()[0].startswith("Nothing changed")
+    page.document |= {"token_budget": "1e3", "cost_budget": True}
+    page.steps[0]["time_limit"] = 0
+    assert list(page.be_refused()) == ["/token_budget", "/cost_budget", "/steps/0/time_limit"]
 
 
 def test_saving_warns_where_a_budget_in_money_would_count_nothing(editor: Client) -> None:
     page = open_flow(editor, make_step(model="llama-at-home"))
-    found = []
-    for budgets in ({"cost_budget": "1"}, {"cost_budget": "", "total_cost_budget": "10"}, {"total_cost_budget": ""}):
-        page.fill(**budgets)
-        found.append(len(page.save()) - 1)
-    assert found == [1, 1, 0]
+    page.document["cost_budget"] = 1
+    assert len(page.save("_make_live")) == 2
+    del page.document["cost_budget"]
+    assert len(page.save()) == 1
+    assert len(Settings(editor).save(total_cost_budget="10")) == 2
+    assert len(Settings(editor).save(total_cost_budget="")) == 1

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from django.db.models import ProtectedError
 
-from flows.models import Flow, FlowVersion, ImmutableVersionError, StepDefinition
+from flows.models import Flow, FlowDraft, FlowVersion, ImmutableVersionError
 from tests.engine.builders import make_flow
 from tests.runs.builders import make_run, make_version
 
@@ -71,15 +72,20 @@ def test_a_name_that_does_not_fit_into_addresses_is_refused(name: str) -> None:
         {"zeta": 1, "alpha": {"y": 2, "x": 3}},
         {"text": "a\u0000b 😀 é", "number": 1.5, "big": 2**70, "none": None, "list": [1, "2", {"b": 1, "a": 2}]},
         {},
-        None,
     ],
 )
 def test_json_comes_back_as_it_was_stored_in_the_order_of_its_keys(value: Any) -> None:
-    flow = make_version().flow
-    StepDefinition.objects.create(flow=flow, name="one", output_schema=value)
-    StepDefinition.objects.bulk_create([StepDefinition(flow=flow, name="two", output_schema=value)])
-    flow.steps.create(name="three", output_schema={"a": 1})
-    StepDefinition.objects.filter(name="three").update(output_schema=value)
-    stored = list(StepDefinition.objects.values_list("output_schema", flat=True))
-    assert list(map(repr, stored)) == [repr(value)] * 3
-    assert StepDefinition.objects.filter(output_schema__isnull=True).exists() == (value is None)
+    user, flow = User.objects.create_user("ada"), make_version().flow
+    FlowDraft.objects.create(user=user, document=value)
+    FlowDraft.objects.bulk_create([FlowDraft(user=user, flow=flow, document={"a": 1})])
+    FlowDraft.objects.filter(flow=flow).update(document=value)
+    stored = list(FlowDraft.objects.values_list("document", flat=True))
+    assert list(map(repr, stored)) == [repr(value)] * 2
+
+
+def test_each_user_has_one_draft_of_a_flow_and_one_of_a_new_one() -> None:
+    user, flow = User.objects.create_user("ada"), make_version().flow
+    for of in (flow, None):
+        FlowDraft.objects.create(user=user, flow=of, document={})
+        with pytest.raises(IntegrityError), transaction.atomic():
+            FlowDraft.objects.create(user=user, flow=of, document={})

@@ -9,7 +9,7 @@ import pytest
 from flows.engine.plugins import Registry
 from flows.engine.spec import AuditSpec
 from flows.plugin_use import AUDIT, FUNCTION, OUTPUT_TYPE, fetch_flow_uses, find_missing_names, list_uses
-from tests.engine.builders import TEXT_SCHEMA, make_flow, make_step
+from tests.engine.builders import make_flow, make_step
 from tests.runs.builders import make_version
 
 FLOW = make_flow(
@@ -27,11 +27,11 @@ FLOW = make_flow(
 
 def test_every_field_that_names_a_plug_in_is_listed_with_its_place() -> None:
     assert [(use.kind, use.name, use.place, use.anchor) for use in list_uses(FLOW)] == [
-        (OUTPUT_TYPE, "letter", "step 1 “Step 1”, output type", "id_steps-0-output_type"),
-        (AUDIT, "polite", "step 1 “Step 1”, audit “Polite”, rule", "id_steps-0-audits-1-rule"),
-        (FUNCTION, "say_why", "step 1 “Step 1”, audit “Polite”, message", "id_steps-0-audits-1-message"),
-        (FUNCTION, "count", "step 2 “Step 2”, compute", "id_steps-1-compute"),
-        (FUNCTION, "all_well", "step 2 “Step 2”, pass expression", "id_steps-1-pass_expression"),
+        (OUTPUT_TYPE, "letter", "step 1 “Step 1”, output type", "/steps/0/output_type"),
+        (AUDIT, "polite", "step 1 “Step 1”, audit “Polite”, rule", "/steps/0/audits/1/rule"),
+        (FUNCTION, "say_why", "step 1 “Step 1”, audit “Polite”, message", "/steps/0/audits/1/message"),
+        (FUNCTION, "count", "step 2 “Step 2”, compute", "/steps/1/compute"),
+        (FUNCTION, "all_well", "step 2 “Step 2”, pass expression", "/steps/1/pass_expression"),
     ]
     assert list(list_uses(FLOW.to_document())) == list(list_uses(FLOW))
 
@@ -56,13 +56,14 @@ def test_what_is_missing_is_what_the_registry_lacks() -> None:
 
 @pytest.mark.django_db
 class TestFlows:
-    def test_the_live_version_and_the_draft_are_told_apart(self) -> None:
+    def test_the_live_version_and_the_latest_are_told_apart(self) -> None:
         make_version(make_flow(make_step(1, compute="python:ancient")))
         live = make_flow(make_step(1, compute="python:both"), make_step(2, compute="python:old"))
-        flow = make_version(live).flow
-        flow.steps.create(name="Step 1", output_schema=TEXT_SCHEMA, tool_name="one", compute="python:both")
-        flow.steps.create(name="Third", compute="python:new", position=2)
-        assert [(one.use.name, one.is_live, one.is_draft) for one in fetch_flow_uses()] == [
+        latest = make_flow(make_step(1, compute="python:both"), make_step(3, name="Third", compute="python:new"))
+        version = make_version(live)
+        flow = make_version(latest).flow
+        flow.make_live(version)
+        assert [(one.use.name, one.is_live, one.is_latest) for one in fetch_flow_uses()] == [
             ("both", True, True),
             ("old", True, False),
             ("new", False, True),

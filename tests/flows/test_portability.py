@@ -1,4 +1,4 @@
-"""Loading a flow from a document, and what that does to those who have it open."""
+"""Flows from files: what is wrong with them, and what loading them would do."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
 
 from flows.engine import spec_check
-from flows.engine.errors import SpecError
 from flows.engine.json_values import dump_json
 from flows.engine.plugins import registry
 from flows.engine.spec import MAX_AUDITS, FlowSpec
 from flows.engine.typed_output import schema_of_type
 from flows.flow_file import FlowFileError, render_flow
-from flows.models import AuditRule, Flow, StepDefinition
-from flows.portability import load_flow, parse_flow_file, plan_load
+from flows.models import Flow
+from flows.portability import parse_flow_file, plan_load
 from flows.publishing import find_contradictions
 from tests.engine.builders import closed
+from tests.flows.loading import load_flow
 
 pytestmark = pytest.mark.django_db
 
@@ -56,54 +55,14 @@ def make_typed_document(**fields: Any) -> dict[str, Any]:
     return make_document(steps=[{"name": "Suite", "tool_name": "build", "output_type": "colour_suite", **fields}])
 
 
-def test_a_loaded_flow_is_published_live_and_in_the_rows_of_the_editor() -> None:
-    user = User.objects.create(username="ada")
-    version = load_flow(document=make_document(), by=user, note="From the archive")
-    assert (version.number, version.note, version.created_by) == (1, "From the archive", user)
-    assert Flow.objects.get(name="letters").live_version == version
-    write, count = version.flow.steps.all()
-    assert (write.name, write.temperature, write.output_schema) == ("Write", 0.5, SCHEMA)
-    assert [audit.name for audit in write.audits.all()] == ["Short", "Positive", "Words"]
-    assert [audit.for_each for audit in write.audits.all()] == ["", "", "output.zeta.split(' ')"]
-    assert version.flow_spec.step(1).audits[2].for_each == "output.zeta.split(' ')"
-    assert count.compute == "{'length': size(input.text)}"
-
-
-def test_another_document_changes_the_rows_in_place() -> None:
-    load_flow(document=make_document())
-    key = StepDefinition.objects.get(name="Write").pk
-    kept = {**DOCUMENT["steps"][0], "temperature": None, "audits": DOCUMENT["steps"][0]["audits"][1:2]}
-    assert load_flow(document=make_document(steps=[kept])).number == 2
-    step = StepDefinition.objects.get()
-    assert (step.pk, step.temperature, AuditRule.objects.get().name) == (key, None, "Positive")
-
-
-def test_a_load_that_changes_something_raises_the_revision_once() -> None:
-    flow = load_flow(document=make_document()).flow
-    load_flow(document=make_document(description="Other"))
-    assert Flow.objects.get().revision == 2
-    # The definition is the same, the draft is not.
-    flow.steps.filter(name="Write").update(max_retries=7, position=9)
-    assert load_flow(document=make_document(description="Other")).number == 2
-    assert Flow.objects.get().revision == 3
-    assert [step.name for step in flow.steps.all()] == ["Write", "Count"]
-
-
-def test_problems_are_listed_all_at_once_and_nothing_is_stored() -> None:
-    version = load_flow(document=make_document())
-    with pytest.raises(SpecError) as refusal:
-        load_flow(document=make_document(title="T" * 201, steps=[{"name": "Nothing"}]))
-    paths = {problem.path for problem in refusal.value.problems}
-    assert paths == {"/title", "/steps/0/tool_name", "/steps/0/output_schema"}
-    flow = Flow.objects.get()
-    assert (flow.title, flow.steps.count(), flow.live_version) == ("Letters", 2, version)
-
-
-def test_a_file_is_also_checked_for_what_the_database_can_hold() -> None:
-    text = render_flow(FlowSpec.from_document(make_document(title="T" * 201, model="m" * 201)))
+def test_a_file_is_told_all_its_problems_and_nothing_is_stored() -> None:
+    text = render_flow(FlowSpec.from_document(make_document(model="nowhere:gpt", cost_budget=2)))
     with pytest.raises(FlowFileError) as refusal:
-        parse_flow_file(text)
-    assert [(problem.line, problem.path) for problem in refusal.value.problems] == [(5, "/title"), (6, "/model")]
+        parse_flow_file(text.replace("title: Letters", f"title: {'T' * 201}").replace("output.alpha", "outputs.alpha"))
+    paths = [problem.path for problem in refusal.value.problems]
+    assert paths == ["/title", "/model", "/steps/0/audits/1/rule"]
+    assert refusal.value.problems[0].line == 5
+    assert not Flow.objects.exists()
 
 
 @pytest.mark.parametrize("counts", [[2_000], [MAX_AUDITS] * 20, [3, 200]])
@@ -123,7 +82,6 @@ def test_the_schema_of_a_registered_type_is_left_to_the_type_where_both_are_the_
     schema = schema_of_type(registry.output_types["colour_suite"].model)
     typed = load_flow(document=make_typed_document())
     assert load_flow(document=make_typed_document(output_schema=schema)) == typed
-    assert StepDefinition.objects.get().output_schema is None
     assert typed.flow_spec.steps[0].output_schema == schema
     assert list(find_contradictions(FlowSpec.from_document(make_typed_document(output_schema=schema)))) == []
 

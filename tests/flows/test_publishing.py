@@ -1,60 +1,61 @@
-"""From rows to immutable versions."""
+"""From documents to immutable versions."""
 
 from __future__ import annotations
 
 from threading import Thread
-from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.db import connection
 
 from flows.engine.errors import SpecError
-from flows.models import AuditRule, Flow, FlowVersion
+from flows.models import Flow, FlowVersion
 from flows.publishing import publish_flow
-from tests.engine.builders import TEXT_SCHEMA
+from tests.engine.builders import make_flow, make_step
 
 pytestmark = [pytest.mark.django_db, pytest.mark.sql]
 
-
-def make_rows(**fields: Any) -> Flow:
-    """A stored flow with one step and one audit; ``fields`` are the step's."""
-    flow = Flow.objects.create(name="tea", title="Tea")
-    step = {"name": "Brew", "tool_name": "brew", "output_schema": TEXT_SCHEMA, **fields}
-    AuditRule.objects.create(step=flow.steps.create(**step), name="Not empty", rule="output.text != ''")
-    return flow
+SPEC = make_flow(title="Tea", description="Hot.")
 
 
 def test_the_first_version_goes_live_and_later_ones_are_made_of_changes_only() -> None:
-    flow, ada = make_rows(), User.objects.create_user("ada")
-    first = publish_flow(flow=flow, by=ada, note="A start.")
-    assert (first.number, first.created_by, first.note) == (1, ada, "A start.")
-    assert flow.live_version == Flow.objects.get().live_version == first
-    assert publish_flow(flow=flow) == first
-    flow.steps.update(max_retries=0)
-    second = publish_flow(flow=flow)
-    assert (second.number, second.digest != first.digest) == (2, True)
-    assert Flow.objects.get().live_version == first
+    ada = User.objects.create_user("ada")
+    first = publish_flow(spec=SPEC, by=ada, note="A start.")
+    flow = Flow.objects.get()
+    assert (first.number, first.created_by, first.note, flow.live_version) == (1, ada, "A start.", first)
+    assert (flow.name, flow.title, flow.description) == ("example", "Tea", "Hot.")
+    assert publish_flow(spec=SPEC) == publish_flow(spec=SPEC, flow=flow) == first
+    second = publish_flow(spec=make_flow(make_step(max_retries=0)))
+    flow.refresh_from_db()
+    assert (second.number, flow.live_version, flow.title, flow.description) == (2, first, "example", "")
 
 
 def test_a_flow_that_cannot_run_is_not_published_and_all_problems_are_listed() -> None:
-    flow = make_rows(tool_name="", include_results=[1])
-    AuditRule.objects.update(rule="outputs.text")
+    audits = [{"name": "One", "rule": "outputs.text"}]
     with pytest.raises(SpecError) as refusal:
-        publish_flow(flow=flow)
+        publish_flow(spec=make_flow(make_step(tool_name=None, include_results=(1,), audits=audits)))
     paths = [problem.path for problem in refusal.value.problems]
     assert paths == ["/steps/0/tool_name", "/steps/0/include_results/0", "/steps/0/audits/0/rule"]
-    assert not FlowVersion.objects.exists()
+    assert not Flow.objects.exists()
+
+
+def test_a_name_that_is_taken_is_refused_where_the_flow_is_new_or_another_one() -> None:
+    publish_flow(spec=SPEC)
+    other = publish_flow(spec=SPEC.model_copy(update={"name": "other"})).flow
+    for flow in (None, other):
+        with pytest.raises(SpecError, match="already exists"):
+            publish_flow(spec=SPEC, flow=flow, is_new=flow is None)
+    assert FlowVersion.objects.count() == 2
+    assert publish_flow(spec=SPEC.model_copy(update={"name": "new"}), flow=other).number == 2
 
 
 @pytest.mark.django_db(transaction=True)
-def test_two_who_publish_at_once_make_one_version() -> None:
-    flow = make_rows()
+def test_many_who_publish_at_once_make_one_version() -> None:
     failures: list[Exception] = []
 
     def publish() -> None:
         try:
-            publish_flow(flow=Flow.objects.get(pk=flow.pk))
+            publish_flow(spec=SPEC)
         except Exception as error:  # noqa: BLE001  # the assertion below shows it
             failures.append(error)
         finally:

@@ -9,9 +9,9 @@ from django.http import HttpResponse
 from django.test import Client
 
 from flows.models import Flow, FlowVersion
-from flows.portability import load_flow
 from tests.engine.builders import make_flow, make_step
 from tests.flows.editor_page import PageReader
+from tests.flows.loading import load_flow
 
 
 def store_version(note: str = "", by: User | None = None, title: str = "Invoices", **fields: Any) -> FlowVersion:

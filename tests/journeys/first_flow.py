@@ -9,6 +9,7 @@ from playwright.sync_api import Locator, Page, expect
 
 TITLE = "Dish of the day"
 INGREDIENT = "spinach"
+MESSAGE = "Message to people and to the model"
 RUN_PATIENCE = 30_000
 """Milliseconds that a run may take."""
 
@@ -25,54 +26,46 @@ def build_first_flow(page: Page, show: Show = show_nothing) -> None:
     page.get_by_role("navigation", name="Main").get_by_role("link", name="Flows").click()
     page.get_by_role("link", name="New flow").click()
     page.get_by_label("Title").press_sequentially(TITLE)
-    expect(page.locator("#id_name")).to_have_value("dish-of-the-day")
-    make_schema(page, page.locator("#id_input_schema"), '{"ingredient": "spinach"}')
-    show("first-flow-input", page.locator(".card-body").first)
+    expect(page.get_by_label("Name", exact=True)).to_have_value("dish-of-the-day")
+    outline = page.get_by_role("navigation", name="Outline")
+    outline.get_by_role("button", name="Input").click()
+    make_schema(page, '{"ingredient": "spinach"}')
+    show("first-flow-input", page.locator("#editor"))
 
-    card = add_step(
+    outline.get_by_role("button", name="No name yet").click()
+    fill_step(
         page,
         name="Choose a dish",
         system_message="You plan the menu of a small restaurant. Choose one dish that uses the ingredient.",
     )
-    example = '{"dish": "Spinach pie", "minutes": 40}'
-    make_schema(page, card.locator("[name$=-output_schema]"), example, show=show)
-    card.get_by_role("button", name="Add an audit").click()
-    audit = card.locator(".audit:visible")
-    audit.get_by_label("Name").fill("Quick enough")
-    audit.get_by_label("Rule").fill("output.minutes <= 40")
-    audit.get_by_text("Message, suggestions and path").click()
-    audit.get_by_label("Message template").fill("It takes {output.minutes} minutes; at most 40 are allowed.")
-    show("first-flow-step", card)
+    make_schema(page, '{"dish": "Spinach pie", "minutes": 40}', show=show)
+    page.get_by_role("button", name="Add an audit").click()
+    page.get_by_label("Name", exact=True).fill("Quick enough")
+    page.get_by_label("Passes when", exact=True).fill("output.minutes <= 40")
+    page.get_by_label(MESSAGE, exact=True).fill("It takes {output.minutes} minutes; at most 40 are allowed.")
+    show("first-flow-step", page.locator("#editor"))
 
-    card = add_step(page, name="Write the line", system_message="Write one inviting line for the menu.")
-    make_schema(page, card.locator("[name$=-output_schema]"), '{"line": "Fresh from the garden"}')
+    outline.get_by_role("button", name="Add a step").click()
+    fill_step(page, name="Write the line", system_message="Write one inviting line for the menu.")
+    make_schema(page, '{"line": "Fresh from the garden"}')
     page.get_by_role("button", name="Save", exact=True).click()
     expect(page.get_by_text("Saved as version 1, which is live: new runs use it.")).to_be_visible()
 
 
-def add_step(page: Page, *, name: str, system_message: str) -> Locator:
-    """Add a step at the end; gives its card."""
-    count = page.locator(".step:visible").count()
-    page.get_by_role("button", name="Add a step", exact=True).click()
-    card = page.locator(".step:visible").nth(count)
-    card.get_by_label("Name").first.press_sequentially(name)
-    card.get_by_label("System message").fill(system_message)
-    return card
+def fill_step(page: Page, *, name: str, system_message: str) -> None:
+    """Write into the step that is shown."""
+    page.get_by_label("Name of the step").press_sequentially(name)
+    page.get_by_label("System message", exact=True).fill(system_message)
 
 
-def make_schema(page: Page, field: Locator, example: str, show: Show = show_nothing) -> None:
-    """Make the schema of a field from an example of an object."""
-    field.locator("xpath=ancestor::*[contains(@class, 'tf-field')][1]").get_by_role(
-        "button", name="Make a schema…"
-    ).click()
-    maker = page.get_by_role("dialog")
-    maker.get_by_role("tab", name="From an example").click()
-    maker.locator("#maker-example-text").fill(example)
-    use = maker.get_by_role("button", name="Use this schema")
-    expect(use).to_be_enabled()
-    show("first-flow-schema", maker)
-    use.click()
-    expect(maker).to_be_hidden()
+def make_schema(page: Page, example: str, show: Show = show_nothing) -> None:
+    """Make the schema that is shown from an example of an object."""
+    page.get_by_role("tab", name="From an example").click()
+    page.get_by_label("An example JSON object").fill(example)
+    show("first-flow-schema", page.locator("#editor-part .ef-schema"))
+    page.get_by_role("button", name="Make the schema").click()
+    expect(page.locator(".schema-table").get_by_role("row")).not_to_have_count(0)
+    expect(page.get_by_role("tab", name="Fields")).to_be_focused()
 
 
 def run_first_flow(page: Page, show: Show = show_nothing) -> None:
@@ -92,21 +85,14 @@ def improve_first_flow(page: Page) -> None:
     page.get_by_role("navigation", name="Main").get_by_role("link", name="Flows").click()
     page.get_by_role("link", name=TITLE).click()
     page.get_by_role("link", name="Edit", exact=True).click()
-    card = page.locator("#steps-0")
-    card.get_by_label("Rule").fill("output.minutes <= 90")
-    card.get_by_text("Message, suggestions and path").click()
-    card.get_by_label("Message template").fill("It takes {output.minutes} minutes; at most 90 are allowed.")
-    card.get_by_role("button", name="Try this step").click()
-    panel = page.get_by_role("dialog")
-    panel.get_by_label("Output", exact=True).select_option(label="Attempt 1 of run 1 (failed)")
-    panel.get_by_role("button", name="Check this output").click()
-    expect(panel).to_contain_text("in the run it was: Failed")
-    panel.get_by_role("button", name="Close").first.click()
+    page.get_by_role("navigation", name="Outline").get_by_role("button", name="Quick enough").click()
+    page.get_by_label("Passes when", exact=True).fill("output.minutes <= 90")
+    page.get_by_label(MESSAGE, exact=True).fill("It takes {output.minutes} minutes; at most 90 are allowed.")
     page.get_by_label("What changed?").fill("90 minutes are fine")
     page.get_by_role("button", name="Save", exact=True).click()
     expect(page.get_by_text("Saved as version 2. New runs still use version 1.")).to_be_visible()
 
-    page.get_by_role("link", name="All versions and differences").click()
+    page.get_by_role("link", name="Versions").click()
     page.get_by_role("button", name="Compare").click()
     expect(page.locator("main")).to_contain_text("output.minutes <= 90")
     page.go_back()

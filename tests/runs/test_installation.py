@@ -28,9 +28,9 @@ POSTGRES = "postgres://me:secret@127.0.0.1:1/toolflow"
 
 UNGIVEN_MODELS = frozenset(
     {
-        "apitoken", "attempt", "bulkaction", "dailyaudits", "dailyissues", "dailyruns", "dailysteps", "flowspending",
-        "flowversion", "idempotentrequest", "issue", "limitledger", "originalinput", "run", "runfacet", "savedview",
-        "step", "tokenusage", "webhookdelivery", "webhooktry", "worker",
+        "apitoken", "attempt", "bulkaction", "dailyaudits", "dailyissues", "dailyruns", "dailysteps", "flowdraft",
+        "flowspending", "flowversion", "idempotentrequest", "issue", "limitledger", "originalinput", "run", "runfacet",
+        "savedview", "step", "tokenusage", "webhookdelivery", "webhooktry", "worker",
     }
 )  # fmt: skip
 """Models of which no group has all permissions: workers write their rows, or users have those of their own."""

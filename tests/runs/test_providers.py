@@ -17,13 +17,13 @@ from flows.engine.errors import SpecError
 from flows.engine.history import TokenUsage
 from flows.engine.pricing import price_usage
 from flows.engine.providers import OPENAI_BASE_URL, Provider
-from flows.portability import load_flow
 from runs.models import EndReason, RateLimit, Run, RunStatus
 from runs.submission import NotRunnableError, submit_run
 from runs.worker import run_task
 from tests.api.asking import Script, create_token, make_user
 from tests.engine.builders import make_flow, make_step
 from tests.engine.model_server import ModelServer
+from tests.flows.loading import load_flow
 from tests.runs.builders import make_run, make_version
 from tests.runs.executing import attempts_of, drain, run_flow
 

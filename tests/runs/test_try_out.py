@@ -1,7 +1,8 @@
-"""The panel that tries a step of the edited page, and its one model call. What a trial is made of: tests/api."""
+"""A step of the edited document that is tried, and its one model call. What a trial is made of: tests/api."""
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 from decimal import Decimal
@@ -19,13 +20,13 @@ from flows.engine.reply import ToolReply
 from flows.engine.simulated_model import Fault, FaultKind
 from flows.engine.spec import AuditSpec, FlowSpec
 from flows.models import Flow
+from flows.publishing import publish_flow
 from runs.models import Attempt, AuditEntry, FlowSpending, RateLimit, Run
 from runs.try_out import trial as trials
 from runs.try_out.model_call import NotSentError, call_model
 from runs.try_out.trial import try_on_values
 from tests.engine.builders import make_attempt, make_flow, make_step
 from tests.engine.model_server import ModelServer
-from tests.flows.editor_page import EditorPage, fill_new_flow, open_flow
 from tests.runs.builders import make_run
 from tests.runs.executing import script
 from tests.runs.pages.history_builders import make_stored_run, store_attempt
@@ -40,13 +41,12 @@ ATTEMPTS = (make_attempt(1, output={"text": "green tea"}), make_attempt(2))
 
 
 class Panel:
-    """The panel of one step of an open editor page. ``text`` is what it says, without tags, in one line."""
+    """The panel of one step of a document. ``text`` is what it says, without tags, in one line."""
 
-    def __init__(self, client: Client, page: EditorPage, step: str = "steps-0") -> None:
+    def __init__(self, client: Client, spec: FlowSpec, flow: Flow | None, step: int) -> None:
         self.client = client
-        self.page = page
-        self.step = step
-        self.flow = re.sub(r"[^0-9]", "", page.url)
+        self.document: dict[str, Any] = spec.to_document()
+        self.fixed = {"flow": "" if flow is None else str(flow.pk), "try_step": str(step)}
         self.choices: dict[str, str] = {}
         self.html = self.text = ""
         self.status = 0
@@ -54,20 +54,21 @@ class Panel:
     def ask(self, action: str = "open", **choices: Any) -> str:
         """Fill in fields, and press a button; gives what the panel says then."""
         self.choices.update({f"try_{name}": str(value) for name, value in choices.items()})
-        own = {"flow": self.flow, "try_step": self.step, "try_action": action}
-        response = self.client.post(URL, {**self.page.fields, **own, **self.choices})
+        posted = {**self.fixed, **self.choices, "try_action": action, "document": json.dumps(self.document)}
+        response = self.client.post(URL, posted)
         self.status = response.status_code
-        self.html = response.content.decode()
+        self.html = response.json().get("html", "") if response["Content-Type"] == "application/json" else ""
         self.text = " ".join(unescape(re.sub(r"<[^>]+>", " ", self.html)).split())
         return self.text
 
 
-def open_panel(client: Client, spec: FlowSpec | None = None, *attempts: Any, step: str = "steps-0") -> Panel:
+def open_panel(client: Client, spec: FlowSpec | None = None, *attempts: Any, step: int = 1) -> Panel:
     """The panel of a step of a stored flow, which has a run if there are attempts."""
-    page = open_flow(client, *(spec.steps if spec else ()))
-    if spec and attempts:
+    spec = spec or make_flow()
+    flow = publish_flow(spec=spec).flow
+    if attempts:
         make_stored_run(*attempts, spec=spec)
-    return Panel(client, page, step)
+    return Panel(client, spec, flow, step)
 
 
 @pytest.fixture
@@ -79,34 +80,32 @@ def editor(client: Client) -> Client:
 
 class TestWhatItIsTriedOn:
     def test_is_the_latest_run_at_first(self, editor: Client) -> None:
-        panel = open_panel(editor, TWO_STEPS, *ATTEMPTS, step="steps-1")
-        panel.page.fill("steps-1-", system_message="Not saved yet.")
+        panel = open_panel(editor, TWO_STEPS, *ATTEMPTS, step=2)
+        panel.document["steps"][1]["system_message"] = "Not saved yet."
         text = panel.ask()
         for part in ("Not saved yet.", '"green tea"', "tool_2", f"#{Run.objects.get().pk} · Succeeded"):
             assert part in text
-        assert EditorPage(editor, panel.page.url).fields["steps-1-system_message"] == ""
+        assert 'data-basis="run"' in panel.html
 
     def test_without_runs_is_typed_values_that_fit_the_schemas(self, editor: Client) -> None:
-        page = fill_new_flow(editor)
-        page.fill(input_schema={"type": "object", "examples": [{"file": "a.pdf"}]})
-        panel = Panel(editor, page)
-        panel.flow = ""
-        assert '{ "file": "a.pdf" }' in panel.ask()
+        spec = make_flow(input_schema={"type": "object", "examples": [{"file": "a.pdf"}]})
+        panel = Panel(editor, spec, None, 1)
+        assert '{ "file": "a.pdf" }' in panel.ask() and 'data-basis="typed"' in panel.html
 
     @pytest.mark.parametrize(
         ("choices", "field"),
         [
-            ({"source": "run", "number": "99999"}, "try-run"),
-            ({"source": "run", "number": "twelve"}, "try-run"),
-            ({"source": "run"}, "try-run"),
-            ({"source": "typed", "input": '{"topic":\n oops}'}, "try-input"),
-            ({"source": "typed", "input": "{}", "output-1": "[]"}, "try-output-1"),
+            ({"number": "99999"}, "try-run"),
+            ({"number": "twelve"}, "try-run"),
+            ({"basis": "x"}, "try-run"),
+            ({"basis": "typed", "input": '{"topic":\n oops}'}, "try-input"),
+            ({"basis": "typed", "input": "{}", "output-1": "[]"}, "try-output-1"),
         ],
     )
     def test_that_cant_be_used_is_a_problem_of_its_field(
         self, editor: Client, provider: ModelServer, choices: dict[str, str], field: str
     ) -> None:
-        panel = open_panel(editor, TWO_STEPS, step="steps-1")
+        panel = open_panel(editor, TWO_STEPS, step=2)
         panel.ask("preview", **choices)
         assert (panel.status, f'href="#{field}"' in panel.html) == (200, True)
         panel.ask("call")
@@ -114,38 +113,37 @@ class TestWhatItIsTriedOn:
 
     def test_is_shown_as_text(self, editor: Client) -> None:
         hostile = "<img src=x onerror=alert(1)>"
-        attempts = (make_attempt(1, output={"text": hostile}), make_attempt(2))
-        panel = open_panel(editor, TWO_STEPS, *attempts, step="steps-1")
-        panel.page.fill("steps-1-", system_message=hostile, name="</textarea><b>")
+        panel = open_panel(editor, TWO_STEPS, make_attempt(1, output={"text": hostile}), make_attempt(2), step=2)
+        panel.document["steps"][1] |= {"system_message": hostile, "name": "</textarea><b>"}
         typed = {"input": hostile, "output-1": hostile, "pasted": hostile, "number": hostile}
-        for choices in ({}, {"source": "run", **typed}, {"source": "typed"}, {"input": f'{{"a": "{hostile}"}}'}):
-            panel.ask(**choices)
-            assert hostile not in panel.html and "</textarea><b>" not in panel.html
+        for choices in ({}, typed, {"number": "", "basis": "typed"}, {"input": f'{{"a": "{hostile}"}}'}):
+            panel.ask("preview" if choices else "open", **choices)
+            assert panel.html and hostile not in panel.html and "</textarea><b>" not in panel.html
             assert InlineFinder(panel.html).found == []
 
 
 class TestAudits:
-    def judge(self, panel: Panel, **choices: Any) -> str:
-        return panel.ask("judge", **{"source": "run", "run": Run.objects.get().pk, **choices})
-
-    def test_judge_a_stored_output_by_the_rules_of_the_page(self, editor: Client) -> None:
-        short = AuditSpec(name="Short", rule="output.text.size() < 2")
-        spec = make_flow(make_step(1, audits=(short,), pass_expression="issues.size() < 1"))
-        panel = open_panel(editor, spec, make_attempt(1, 1, "failed", output={"text": "tea"}))
-        assert "as it was judged in the run" in self.judge(panel, judged=1)
-        panel.page.fill("steps-0-audits-0-", rule="output.text.size() < 9")
-        text = self.judge(panel)
-        assert "in the run it was: Failed" in text and "Passed Short Blocks No issues" in text
-        assert "issues.size() < 1 0 issues, must be below 1 : yes" in text
-
-    def test_mark_the_lines_of_a_pasted_output(self, editor: Client) -> None:
+    def test_judge_a_pasted_output_by_the_rules_of_the_page(self, editor: Client) -> None:
         rule = AuditSpec(name="Tea", rule="output.text == 'tea'", path="'/text'", suggestions="'Write tea.'")
         panel = open_panel(editor, make_flow(make_step(1, audits=(rule,))), make_attempt(1))
-        text = self.judge(panel, judged="pasted", pasted='{"text": "coffee"}')
-        assert "Failed Tea Blocks 1 issue /text coffee" in text and "Write tea. /text coffee" in text
-        assert 'data-marks="critical"' in panel.html
-        assert "Not reached Tea" in self.judge(panel, pasted='{"text": 1}')
-        assert "Line 1, column 9:" in self.judge(panel, pasted='{"text":}')
+        text = panel.ask("judge", basis="typed", input="{}", pasted='{"text": "coffee"}')
+        assert "The pasted output Failed" in text and "Tea /text" in text and "coffee" in text
+        panel.document["steps"][0]["audits"][0]["rule"] = "output.text == 'coffee'"
+        assert "The pasted output Passed" in panel.ask("judge")
+        assert 'data-check="unreached"' in (panel.ask("judge", pasted='{"text": 1}') and panel.html)
+        assert "Line 1, column 9:" in panel.ask("judge", pasted='{"text":}')
+
+    def test_judge_what_the_simulated_model_answers(self, editor: Client) -> None:
+        panel = open_panel(editor, make_flow(make_step(1, audits=(NOT_EMPTY,))))
+        text = panel.ask("invent", basis="typed", input="{}")
+        assert "What the simulated model answers Passed" in text and 'id="try-pasted-box"' in panel.html
+        panel.document["steps"][0]["output_schema"] = {"type": 5}
+        assert "needs an output schema" in panel.ask("invent")
+
+    def test_judge_what_a_local_step_computes(self, editor: Client) -> None:
+        audit = AuditSpec(name="N", rule="output.n > 1")
+        panel = open_panel(editor, make_flow(make_step(1, compute="{'n': input.n}", audits=(audit,))))
+        assert "The computed output Failed" in panel.ask("preview", basis="typed", input='{"n": 1}')
 
     def test_give_up_a_plugin_that_does_not_return(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(trials, "MAX_TRY_SECONDS", 0.05)
@@ -170,22 +168,22 @@ class TestModelCall:
         script(provider, tool_1=[{"text": ""}])
         panel = open_panel(editor, make_flow(make_step(1, audits=(NOT_EMPTY,))), make_attempt(1))
         rows = (Run.objects.count(), Attempt.objects.count())
-        text = panel.ask("call", source="run", run=Run.objects.get().pk)
-        assert "What the model answered Failed" in text and "Failed Not empty Blocks 1 issue" in text
+        text = panel.ask("call", basis=Run.objects.get().pk)
+        assert "What the model answered Failed" in text and 'data-check="failed"' in panel.html
         assert (Run.objects.count(), Attempt.objects.count(), len(provider.app.calls)) == (*rows, 1)
         assert re.search(r"step 1 with one model call \([0-9,]+ tokens\)", LogEntry.objects.get().change_message)
         entry = AuditEntry.objects.get(action="step_tried")
         assert (entry.actor_name, entry.object_kind, entry.object_id) == ("ada", "flow", str(Flow.objects.get().pk))
         assert entry.details["step"] == 1 and entry.details["tokens"] > 0
         # The answer can be checked again without another call.
-        assert '<option value="pasted" selected>' in panel.html
+        assert '{ "text": "" }' in text and "Not empty" in panel.ask("judge", pasted='{"text": ""}')
 
     def test_without_an_answer_or_a_usable_reply_shows_what_came(
         self, editor: Client, provider: ModelServer, settings: Any
     ) -> None:
         script(provider, tool_1=[Fault(FaultKind.REFUSAL)])
         panel = open_panel(editor)
-        assert "What the model answered Invalid output" in panel.ask("call", source="typed", input="{}")
+        assert "What the model answered Invalid output" in panel.ask("call", basis="typed", input="{}")
         settings.TOOLFLOW_OPENAI_BASE_URL = settings.TOOLFLOW_OPENAI_BASE_URL.replace("/v1", "/v2")
         assert "(HTTP 404)" in panel.ask("call")
         assert AuditEntry.objects.latest("pk").details == {"step": 1, "error": "not_found"}
@@ -198,7 +196,7 @@ class TestModelCall:
         monkeypatch.setattr("flows.throttle.time.time", lambda: 1_900_000_000.0)
         statuses = []
         for _ in range(11):
-            panel.ask("call", source="typed", input="{}")
+            panel.ask("call", basis="typed", input="{}")
             statuses.append(panel.status)
         assert (statuses, len(provider.app.calls)) == ([200] * 10 + [429], 10)
 
@@ -234,7 +232,7 @@ class TestModelCall:
 class TestPermissions:
     @pytest.fixture
     def panel(self, editor: Client) -> Panel:
-        panel = open_panel(editor, TWO_STEPS, *ATTEMPTS, step="steps-1")
+        panel = open_panel(editor, TWO_STEPS, *ATTEMPTS, step=2)
         editor.logout()
         return panel
 
@@ -253,13 +251,13 @@ class TestPermissions:
     def test_runs_are_for_those_who_may_see_them(self, client: Client, panel: Panel) -> None:
         self.sign_in(client, "view_flow", "change_flow")
         for action in ("open", "preview", "judge"):
-            text = panel.ask(action, source="run", run=Run.objects.get().pk, judged=1)
+            text = panel.ask(action, basis=Run.objects.get().pk)
             assert "it lacks “runs.view_run”" in text and "green tea" not in text
 
     def test_calls_are_for_those_who_may_start_runs(self, client: Client, panel: Panel, provider: ModelServer) -> None:
         self.sign_in(client, "view_flow", "change_flow", "view_run")
         assert "it lacks “runs.add_run”" in panel.ask()
-        panel.ask("call", source="typed", input="{}")
+        panel.ask("call", basis="typed", input="{}")
         assert (panel.status, provider.app.calls) == (403, [])
 
 
@@ -267,31 +265,35 @@ class TestPermissions:
     ("fields", "status"),
     [
         ({}, 400),
-        ({"try_action": "call", "flow": "9" * 40, "try_step": "steps-0"}, 404),
-        ({"try_action": "open", "try_step": "steps-0", "steps-TOTAL_FORMS": "-1"}, 404),
+        ({"try_action": "call", "flow": "9" * 40, "try_step": "1"}, 404),
+        ({"try_action": "open", "try_step": "1", "document": "[]"}, 400),
+        ({"try_action": "open", "try_step": "2", "document": '{"steps": [{}]}'}, 404),
+        ({"try_action": "open", "try_step": "-1", "document": '{"steps": 5}'}, 404),
     ],
-    ids=["nothing", "flow", "step"],
+    ids=["nothing", "flow", "document", "step", "steps"],
 )
 def test_what_no_page_posts_is_refused(editor: Client, fields: dict[str, str], status: int) -> None:
     response = editor.post(URL, fields)
     assert (response.status_code, bool(response.json()["error"])) == (status, True)
 
 
-@pytest.mark.parametrize("action", ["open", "preview", "judge", "call"])
+@pytest.mark.parametrize("action", ["open", "preview", "judge", "invent", "call"])
 def test_values_that_are_not_valid_are_answered(editor: Client, action: str) -> None:
-    panel = open_panel(editor, TWO_STEPS, make_attempt(1), step="steps-1")
-    bad = {"after": "-1", "judged": "x" * 99, "output-x": "1", "output-999999999": "{}", "input": "\0"}
-    panel.ask(action, source="typed", **bad)
+    panel = open_panel(editor, TWO_STEPS, make_attempt(1), step=2)
+    bad = {"after": "-1", "output-x": "1", "output-999999999": "{}", "input": "\0"}
+    panel.ask(action, basis="typed", **bad)
     assert panel.status == 200
     # A schema is being written.
-    for field in ("steps-1-output_schema", "input_schema", "steps-0-output_schema"):
-        panel.page.fields[field] = '{"type": 5}'
-        panel.ask(action, source="typed", input="{}", pasted="{}", judged="pasted", **{"output-1": "{}"})
-        assert panel.status == 200
-    # Now the page itself can't be read.
-    panel.page.fields["steps-1-id"] = panel.page.fields["steps-0-id"]
-    panel.ask(action)
-    assert (panel.status, 'class="problems"' in panel.html) == (200, True)
+    for field, part in (("output_schema", panel.document["steps"][1]), ("input_schema", panel.document)):
+        for schema in ({"type": 5}, '{"type":'):
+            part[field] = schema
+            panel.ask(action, basis="typed", input="{}", pasted="{}", **{"output-1": "{}"})
+            assert panel.status == 200
+    # Now the step itself can't be read, and at last nothing can.
+    for steps in ([{"name": 5}, 5], [{"name": 5}, {"compute": "(("}]):
+        panel.document["steps"] = steps
+        panel.ask(action)
+        assert (panel.status, bool(panel.html)) == (200, True)
 
 
 def test_queries_do_not_grow_with_the_history(editor: Client, django_assert_num_queries: Any) -> None:
@@ -302,6 +304,6 @@ def test_queries_do_not_grow_with_the_history(editor: Client, django_assert_num_
             store_attempt(run, make_attempt(1, number, "failed"))
             make_run(run.version)
         for action in ("open", "preview", "judge"):
-            with django_assert_num_queries(10):
-                panel.ask(action, source="run", run=run.pk, judged=1)
+            with django_assert_num_queries(7):
+                panel.ask(action, basis=run.pk)
         panel.choices.clear()

@@ -53,6 +53,6 @@ def test_pages_of_the_admin_need_nothing_that_the_policy_forbids(admin: Client) 
 
 def test_static_files_are_served_without_collecting_them_first(admin: Client) -> None:
     assert settings.DEBUG is False
-    for address in ("admin/js/theme.js", "django_htmx/htmx-2.min.js", "nested_admin/dist/nested_admin.min.js"):
+    for address in ("admin/js/theme.js", "django_htmx/htmx-2.min.js"):
         with closing(admin.get(f"/static/{address}")) as answer:
             assert (answer.status_code, len(b"".join(answer)) > 500) == (200, True), address

@@ -48,7 +48,6 @@ ADDRESSES = {
     "":                                                 (VIEWER, NO_METHOD),
     "accounts/login/":                                  (ANYONE, ANYONE),
     "accounts/logout/":                                 (NO_METHOD, ANYONE),
-    "_nested_admin/server-data.js":                     (STAFF, STAFF),
     "healthz":                                          (ANYONE, NO_METHOD),
     "readyz":                                           (ANYONE, NO_METHOD),
     "metrics":                                          (NOBODY, NO_METHOD),  # there is none without a token of its own
@@ -111,9 +110,11 @@ ADDRESSES = {
     "admin/<url>":                                      (NOBODY, NOBODY),  # whatever there isn't
     "admin/auth/user/<id>/password/":                   (ADMINISTRATOR, ADMINISTRATOR),
 
-    "admin/flows/flow/feedback/":                       (EDITOR, EDITOR),
+    "admin/flows/flow/check/":                          (EDITOR, EDITOR),
+    "admin/flows/flow/language/":                       (VIEWER, VIEWER),
     "admin/flows/flow/schema/":                         (EDITOR, EDITOR),
     "admin/flows/flow/values/":                         (VIEWER, VIEWER),
+    "admin/flows/flow/judge/":                          (EDITOR, EDITOR),
     "admin/flows/flow/try/":                            (EDITOR, EDITOR),
     "admin/flows/flow/plugins/":                        (VIEWER, VIEWER),
     "admin/flows/flow/<flow_id>/versions/":             (VIEWER, VIEWER),
@@ -124,6 +125,7 @@ ADDRESSES = {
     "admin/flows/flow/download/":                       (VIEWER, VIEWER),
     "admin/flows/flow/flow.schema.json":                (VIEWER, VIEWER),
     "admin/flows/flow/upload/":                         (EDITOR, EDITOR),
+    "admin/flows/flow/<flow_id>/settings/":             (EDITOR, EDITOR),
     "admin/flows/flow/<flow_id>/archive/":              (EDITOR, EDITOR),
     "admin/flows/flow/<flow_id>/take-out/":             (EDITOR, EDITOR),
 }  # fmt: skip
@@ -315,12 +317,12 @@ def test_whoever_is_refused_gets_a_page_with_a_sentence(world: World) -> None:
 def test_a_viewer_changes_no_flow(world: World) -> None:
     """Neither by the editor that shows it nor by sending what an editor would."""
     flow = Flow.objects.get(name="idle")
-    before = (flow.revision, flow.live_version_id, flow.title)
+    before = (flow.updated_at, flow.live_version_id, flow.title)
     for address in ("<object_id>/change/", "<object_id>/delete/", "add/"):
         answer = world.ask(VIEWER, "POST", world.fill(f"admin/flows/flow/{address}"))
         assert answer.status_code == 403
     flow.refresh_from_db()
-    assert (flow.revision, flow.live_version_id, flow.title) == before
+    assert (flow.updated_at, flow.live_version_id, flow.title) == before
 
 
 def test_a_group_without_staff_status_opens_the_pages_of_runs_and_not_the_admin(world: World) -> None:

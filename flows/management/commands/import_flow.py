@@ -15,7 +15,8 @@ from flows.engine.spec import FlowSpec
 from flows.flow_file import MAX_FILE_BYTES, FlowFileError
 from flows.management.terminal import escape_controls
 from flows.models import FlowVersion
-from flows.portability import NOTE_LENGTH, LoadPlan, load_flow, parse_flow_file, plan_load
+from flows.portability import LoadPlan, parse_flow_file, plan_load
+from flows.publishing import NOTE_LENGTH, publish_flow
 
 
 class Command(BaseCommand):
@@ -47,7 +48,7 @@ class Command(BaseCommand):
             for spec in sorted(specs, key=lambda spec: spec.name):
                 plan, version = plan_load(spec), None
                 if not options["check"]:
-                    version = load_flow(document=spec.to_document(), by=user, note=note)
+                    version = publish_flow(spec=spec, by=user, note=note)
                     if make_live and version.flow.live_version_id != version.pk:
                         version.flow.make_live(version)
                 lines.append(_describe(plan, version, make_live=make_live))

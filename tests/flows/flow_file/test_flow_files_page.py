@@ -7,7 +7,7 @@ import yaml
 
 from flows.flow_file import FlowFileError, parse_document, parse_flow
 from flows.models import Flow
-from flows.portability import load_flow
+from tests.flows.loading import load_flow
 from tests.test_docs import find_blocks
 
 PAGE = "docs/flow-files.md"

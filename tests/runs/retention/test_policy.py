@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from flows.forms import FlowForm
 from flows.models import Flow
 from runs.retention.policy import Part, effective_policy
 from tests.runs.retention.aged_runs import NOW
@@ -34,22 +33,3 @@ def test_a_flow_falls_back_on_the_installation_and_outputs_go_with_their_run_at_
     assert str(policy) == expected
     days = policy.keep_days
     assert policy.limit(Part.RUNS, NOW) == (None if days is None else NOW - timedelta(days=days))
-
-
-@pytest.mark.django_db
-@pytest.mark.parametrize(
-    ("runs", "outputs", "is_valid"),
-    [
-        ("30", "31", False),
-        ("-1", "", False),
-        ("", "36501", False),
-        ("0", "31", True),
-        ("30", "0", True),
-        ("30", "30", True),
-        ("", "30", True),
-    ],
-)
-def test_the_editor_refuses_what_is_not_valid(runs: str, outputs: str, is_valid: bool) -> None:
-    form = FlowForm({"keep_days": runs, "keep_outputs_days": outputs})
-    found = [*form.errors.get("keep_days", []), *form.errors.get("keep_outputs_days", [])]
-    assert len(found) == (0 if is_valid else 1)

@@ -1,71 +1,92 @@
 "use strict";
 
 // Below the expression that is being written: what it must give, its variables with what they held in an earlier run,
-// and all functions. One panel for the whole page; it goes where the writing is.
-
-window.ToolFlow = window.ToolFlow || {};
+// and all functions. One panel for the whole page; “Variables” opens it, Escape closes it.
 
 (function () {
-  const FRESH = 60_000; // milliseconds that values are not asked for again
-  const SETTLED = 150; // milliseconds that a field is written in before values are fetched
-  const { ask, cards, replaceText, insertPath, listSteps, findStep, fieldKind } = window.ToolFlow;
+  const { flow, fields, make, ask, learn, plural } = window.ToolFlow;
+  if (!flow) return;
+  const LIKE = { message_template: "message", system_message: "input_expression", for_each: "rule" };
+  const GIVES = {
+    message_template: "Text with paths in braces, such as {item.number}.",
+    system_message: "Text. {input.…}, {steps[1].output.…} and {previous.…} are placeholders.",
+    for_each: "Gives a list: the rule is asked of every item.",
+  };
 
-  const fetched = new Map(); // question → { time, answer }
+  const fetched = new Map(); // question → answer: runs that ended change no more
   let panel = null;
   let field = null; // the one that the panel belongs to
   let known = null;
   let chosenRun = null;
-  let timer = 0;
   let asking = null;
-  let dismissed = null;
 
-  const make = (tag, properties, ...children) => {
-    const element = Object.assign(document.createElement(tag), properties);
-    element.append(...children);
-    return element;
+  const kindOf = (one) => LIKE[one.dataset.field] || one.dataset.field;
+  const auditOf = (one) => flow.get(one.closest("[data-audit]")?.dataset.base ?? "/none") || {};
+  const listVariables = (language, one) => {
+    const names = language.fields[kindOf(one)].variables;
+    const isAsked = auditOf(one).for_each !== undefined && one.dataset.field !== "for_each";
+    return isAsked ? [...new Set(["item", "index", ...names])] : names;
   };
 
-  // ----- The panel -----
+  // The element that an audit's messages are about: of the list that its rule or its “for each” reads.
+  function outlineItem({ for_each: list, rule }, outlines) {
+    const path = /^\s*([A-Za-z_][\w.[\]]*?)(?:\.(?:filter|map)\(.*)?\s*$/s.exec(String(list ?? rule ?? ""));
+    const found = path && window.ToolFlow.followPath(outlines, path[1]);
+    return found?.item ? Object.assign(Object.create(found.item), { segment: "item" }) : null;
+  }
+
+  function outlineVariables(one) {
+    const { outlineSchema } = window.ToolFlow;
+    const own = flow.step + 1;
+    const steps = flow.steps;
+    const read = (index, segment) => outlineSchema(segment, String((index ? steps[index - 1]?.output_schema : flow.get("/input_schema")) ?? ""));
+    const outlineStep = (_, index) => ({
+      segment: `[${index}]`,
+      preview: index ? `“${steps[index - 1].name || "no name yet"}”` : "the input",
+      parts: [
+        { segment: ".name", preview: "text" },
+        read(index, ".output") || { segment: ".output", preview: "" },
+        { segment: ".issues", preview: "list" },
+        { segment: ".passed", preview: "true or false" },
+      ],
+    });
+    const isInput = one.dataset.field === "input_sanitizer";
+    const outlines = {
+      output: read(own, "output"),
+      value: isInput ? null : read(own, "value"),
+      previous: read(own - 1, "previous"),
+      input: read(0, "input"),
+      steps: { segment: "steps", preview: plural(own, "element"), parts: Array.from({ length: own }, outlineStep) },
+    };
+    outlines.item = outlineItem(auditOf(one), outlines);
+    return outlines;
+  }
 
   function build() {
-    const close = make("button", { type: "button", className: "tf-quiet value-close", title: "Close (Esc)" });
-    close.append(make("span", { className: "visually-hidden", textContent: "Close variables and functions" }));
-    close.addEventListener("click", dismiss);
-    const runs = make("select", { id: "value_run" });
+    const runs = make("select", { id: "value-run", className: "input" });
     runs.addEventListener("change", () => {
       chosenRun = Number(runs.value);
       fetchValues();
     });
-    const tree = window.ToolFlow.makeValueTree({
-      label: "Variables; Enter puts a path into the field",
-      choose: (path) => insertPath(field, path),
-    });
-    const search = make("input", { type: "search", placeholder: "Find a function" });
-    search.setAttribute("aria-label", "Find a function");
+    const tree = window.ToolFlow.makeValueTree({ label: "Variables; Enter puts a path into the field", choose: insertPath });
+    const search = make("input", { type: "search", className: "input", placeholder: "Find a function", "aria-label": "Find a function" });
     search.addEventListener("input", showFunctions);
-    // Enter in a field of a form sends the form.
-    search.addEventListener("keydown", (event) => {
-      if (event.key === "Enter") event.preventDefault();
-    });
-    const note = make("p", { className: "value-notice" });
-    note.setAttribute("role", "status");
+    const note = make("p", { className: "value-notice", role: "status" });
     const source = make("div", { className: "value-source" }, make("label", { htmlFor: runs.id }, "Values of"), runs);
     const functions = make("ul", { className: "function-list" });
-    const summary = make("summary", {}, "Functions");
-    const fold = make("details", { className: "value-functions" }, summary, search, functions);
+    const fold = make("details", { className: "value-functions" }, make("summary", {}, "Functions"), search, functions);
     const gives = make("p", { className: "value-gives" });
-    const element = make("section", { className: "value-panel" });
-    element.append(gives, close, source, note, tree.element, fold);
-    element.setAttribute("aria-label", "Variables and functions");
+    const close = make("button", { type: "button", className: "ef-tool", textContent: "Close" });
+    close.addEventListener("click", dismiss);
+    const element = make("section", { className: "value-panel", "aria-label": "Variables and functions", "data-not-field": "" });
+    element.append(make("div", { className: "value-head" }, gives, close), source, note, tree.element, fold);
     return { element, gives, source, runs, note, tree, search, functions, fold };
   }
 
   function showFunctions() {
     const wanted = panel.search.value.trim().toLowerCase();
-    const named = fieldKind(field) === "rule" ? known.audits : known.python_functions;
-    const found = [...known.functions, ...named].filter(
-      ({ usage, gives }) => usage.toLowerCase().includes(wanted) || gives.toLowerCase().includes(wanted),
-    );
+    const named = kindOf(field) === "rule" ? known.audits : known.python_functions;
+    const found = [...known.functions, ...named].filter(({ usage, gives }) => `${usage} ${gives}`.toLowerCase().includes(wanted));
     panel.functions.replaceChildren(
       ...found.map(({ usage, gives }) => {
         const button = make("button", { type: "button", textContent: usage });
@@ -78,77 +99,54 @@ window.ToolFlow = window.ToolFlow || {};
 
   // A Python function stands alone; of a method, what it is called on stands there already.
   function insertFunction(usage) {
-    if (usage.startsWith("python:")) return replaceText(field, 0, field.value.length, usage);
+    const control = fields.controlOf(field);
+    if (usage.startsWith("python:")) return fields.replaceText(control, 0, control.value.length, usage);
     const method = /^(?:list|map|text|x|time|optional)(\..*)$/.exec(usage);
-    replaceText(field, field.selectionStart, field.selectionEnd, method ? method[1] : usage);
+    fields.replaceText(control, control.selectionStart, control.selectionEnd, method ? method[1] : usage);
   }
 
-  // ----- Values of an earlier run -----
+  // A beginning of it that stands there already is completed; in messages and prompts braces stand around it.
+  function insertPath(path) {
+    const control = fields.controlOf(field);
+    const end = control.selectionEnd;
+    let start = control.selectionStart;
+    const before = control.value.slice(0, start);
+    const typed = /[A-Za-z_][\w.[\]]*$/.exec(before);
+    const isInText = field.dataset.completes !== "expression";
+    const isOpen = /\{[^{}]*$/.test(before);
+    if (typed && path.startsWith(typed[0]) && (!isInText || isOpen)) start -= typed[0].length;
+    const closing = control.value[end] === "}" ? "" : "}";
+    const words = !isInText ? path : isOpen ? `${path}${closing}` : `{${path}}`;
+    fields.replaceText(control, start, end, words);
+  }
 
   function askForValues() {
-    const names = listSteps().map(cards.nameOf);
-    const kind = fieldKind(field);
-    const question = { flow: flowKey(), step: findStep(field), names, field: kind, run: chosenRun };
-    if (known.fields[kind].variables.includes("item")) {
-      // The list that the item is an element of.
-      const [forEach, rule] = ["for_each", "rule"].map((name) => cards.fieldOf(field.closest(".audit"), name).value);
-      question.rule = forEach.trim() || rule;
+    const names = flow.steps.map((step) => String(step.name ?? ""));
+    const question = { flow: flow.data.flow, step: flow.step + 1, names, field: kindOf(field), run: chosenRun };
+    if (known.fields[kindOf(field)].variables.includes("item")) {
+      const { for_each: list, rule } = auditOf(field);
+      question.rule = String(list ?? rule ?? "");
     }
     const key = JSON.stringify(question);
-    const before = fetched.get(key);
-    if (before && Date.now() - before.time < FRESH) return Promise.resolve(before.answer);
-    if (asking) asking.abort();
+    if (fetched.has(key)) return Promise.resolve(fetched.get(key));
+    asking?.abort();
     asking = new AbortController();
-    return ask(document.getElementById("flow_form").dataset.valuesUrl, question, asking.signal).then((answer) => {
-      fetched.set(key, { time: Date.now(), answer });
+    return ask(flow.data.urls.values, question, { signal: asking.signal }).then((answer) => {
+      fetched.set(key, answer);
       return answer;
     });
   }
 
-  const flowKey = () => Number(document.getElementById("flow_form").dataset.flow);
-
-  // The variables are known from the start; what they held comes later and moves nothing above it.
-  function showVariables() {
-    const names = known.fields[fieldKind(field)].variables;
-    panel.tree.show(names.map((name) => ({ name, note: known.variables[name], tree: null })));
-  }
-
-  // ----- Types, where there are no values -----
-
-  // What the schemas on the page say, by variable; null where they say nothing.
-  function outlineVariables() {
-    const { outlineSchema } = window.ToolFlow;
-    const steps = listSteps();
-    const own = Math.max(1, findStep(field)); // a deleted step has no number
-    const inputSchema = document.getElementById("flow_form").elements.input_schema;
-    const read = (index, segment) => {
-      const source = index && steps[index - 1] ? cards.fieldOf(steps[index - 1], "output_schema") : inputSchema;
-      return outlineSchema(segment, source.value);
-    };
-    const outlineStep = (_, index) => ({
-      segment: `[${index}]`,
-      preview: index ? `“${cards.nameOf(steps[index - 1])}”` : "the input",
-      parts: [
-        { segment: ".name", preview: "text" },
-        read(index, ".output") || { segment: ".output", preview: "" },
-        { segment: ".issues", preview: "list" },
-        { segment: ".passed", preview: "true or false" },
-      ],
-    });
-    const parts = Array.from({ length: own }, outlineStep);
-    return {
-      output: read(own, "output"),
-      previous: read(own - 1, "previous"),
-      input: read(0, "input"),
-      steps: { segment: "steps", preview: cards.plural(own, "element"), parts },
-    };
+  // Variables by what the schemas say of them.
+  function describe(names) {
+    const outlines = outlineVariables(field);
+    return names.map((name) => ({ name, note: known.variables[name], tree: outlines[name] || null }));
   }
 
   function showTypes(told) {
-    const outlines = outlineVariables();
-    const names = known.fields[fieldKind(field)].variables;
-    panel.tree.show(names.map((name) => ({ name, note: known.variables[name], tree: outlines[name] || null })));
-    const isTyped = names.some((name) => name !== "steps" && outlines[name]);
+    const variables = describe(listVariables(known, field));
+    panel.tree.show(variables);
+    const isTyped = variables.some(({ name, tree }) => name !== "steps" && tree);
     const awaited = `${isTyped ? "Types from the schemas; real" : "Real"} values stand here once the flow has run.`;
     panel.note.textContent = told ? `${told}${isTyped ? " Types from the schemas are shown instead." : ""}` : awaited;
   }
@@ -161,10 +159,9 @@ window.ToolFlow = window.ToolFlow || {};
       panel.source.hidden = !answer.runs.length;
       if (!answer.runs.length) return showTypes(answer.note);
       panel.note.textContent = answer.note;
-      panel.runs.replaceChildren(
-        ...answer.runs.map(({ id, words }) => make("option", { value: id, textContent: words, selected: id === answer.run })),
-      );
-      panel.tree.show(answer.variables);
+      panel.runs.replaceChildren(...answer.runs.map(({ id, words }) => make("option", { value: String(id), textContent: words, selected: id === answer.run })));
+      const valued = answer.variables.map(({ name }) => name);
+      panel.tree.show([...describe(listVariables(known, field).filter((name) => !valued.includes(name))), ...answer.variables]);
     } catch (error) {
       if (error.name === "AbortError" || field !== owner) return;
       chosenRun = null;
@@ -172,93 +169,58 @@ window.ToolFlow = window.ToolFlow || {};
     }
   }
 
-  // ----- Opening and closing -----
-
-  let isPressed = false;
-  let postponed = null;
-
-  // What is under the pointer must not move before it is let go, or a click would miss.
-  function whenReleased(act) {
-    if (isPressed) postponed = act;
-    else act();
-  }
-
-  function release() {
-    isPressed = false;
-    const act = postponed;
-    postponed = null;
-    if (act) setTimeout(act);
-  }
-
-  // Changes the page above an element without moving the element for whoever looks at it.
-  function keepInPlace(element, change) {
-    const before = element.getBoundingClientRect().top;
-    change();
-    window.scrollBy(0, element.getBoundingClientRect().top - before);
-  }
-
   function close() {
-    clearTimeout(timer);
     if (asking) asking.abort();
-    if (panel) panel.element.remove();
+    panel?.element.remove();
+    field?.querySelector("[data-act=values]")?.setAttribute("aria-expanded", "false");
     field = null;
   }
 
-  // By Escape or the button: the field is written in again, without the panel until one comes back to it.
   function dismiss() {
-    dismissed = field;
+    const control = fields.controlOf(field);
     close();
-    dismissed.focus({ preventScroll: true });
+    control.focus({ preventScroll: true });
   }
 
-  function open(target, reference) {
-    if (field === target || !target.isConnected) return;
-    known = reference;
+  async function open(target) {
+    known = await learn();
+    if (!target.isConnected) return;
     panel = panel || build();
-    keepInPlace(target, () => {
-      close();
-      field = target;
-      const kind = known.fields[fieldKind(field)];
-      panel.gives.textContent = `Gives ${kind.gives}.`;
-      panel.note.textContent = "";
-      panel.source.hidden = true;
-      panel.search.value = "";
-      panel.fold.open = false;
-      if (flowKey()) showVariables();
-      else showTypes();
-      showFunctions();
-      window.ToolFlow.fieldTools(field).append(panel.element);
-    });
-    if (flowKey()) timer = setTimeout(fetchValues, SETTLED);
+    close();
+    field = target;
+    const isAsked = field.dataset.field === "rule" && auditOf(field).for_each !== undefined;
+    panel.gives.textContent = isAsked ? "Gives true or false for each item." : GIVES[field.dataset.field] || `Gives ${known.fields[kindOf(field)].gives}.`;
+    panel.note.textContent = "";
+    panel.source.hidden = true;
+    panel.search.value = "";
+    panel.fold.open = false;
+    panel.fold.hidden = field.dataset.completes !== "expression";
+    field.querySelector("[data-act=values]").setAttribute("aria-expanded", "true");
+    fields.controlOf(field).after(panel.element);
+    showTypes();
+    showFunctions();
+    if (flow.data.flow && flow.data.urls.values) fetchValues();
+    panel.tree.element.querySelector("[tabindex='0']")?.focus({ preventScroll: true });
+    panel.element.scrollIntoView({ block: "nearest" });
   }
 
-  document.addEventListener("pointerdown", () => (isPressed = true), true);
-  for (const name of ["pointerup", "pointercancel", "dragend"]) document.addEventListener(name, release, true);
-
-  document.addEventListener("focusin", ({ target }) => {
-    if (target !== dismissed) dismissed = null;
-    if (!field || target === field || panel.element.contains(target)) return;
-    whenReleased(() => {
-      if (field && document.activeElement !== field && !panel.element.contains(document.activeElement)) {
-        keepInPlace(target, close);
-      }
-    });
+  document.addEventListener("click", ({ target }) => {
+    const button = target.closest("[data-act=values]");
+    if (!button) return;
+    const owner = button.closest("[data-pointer]");
+    if (owner === field) dismiss();
+    else open(owner).catch(() => {});
   });
 
-  document.addEventListener(
-    "keydown",
-    (event) => {
-      if (event.key !== "Escape" || !field || !(event.target === field || panel.element.contains(event.target))) return;
-      event.preventDefault();
-      event.stopPropagation();
-      dismiss();
-    },
-    true,
-  );
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || !field || !field.contains(event.target) || event.defaultPrevented) return;
+    event.preventDefault();
+    dismiss();
+  });
 
-  window.ToolFlow.openValues = (target, reference) => {
-    whenReleased(() => {
-      if (document.activeElement === target && target !== dismissed) open(target, reference);
-    });
-  };
+  document.addEventListener("toolflow:part-shown", () => {
+    if (field && !field.isConnected) close();
+  });
+
+  Object.assign(window.ToolFlow, { outlineVariables, listVariables });
 })();

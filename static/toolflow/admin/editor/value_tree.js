@@ -2,58 +2,26 @@
 
 // Values as a tree to choose paths from: arrows move and unfold, Enter takes a path. All of it is text, never HTML.
 
-window.ToolFlow = window.ToolFlow || {};
-
 // `choose(path)` hears which path was taken.
 window.ToolFlow.makeValueTree = ({ label, choose }) => {
+  const { make } = window.ToolFlow;
   const DEEPEST = 12;
-  const tree = document.createElement("ul");
-  tree.className = "value-tree";
-  tree.setAttribute("role", "tree");
-  tree.setAttribute("aria-label", label);
+  const tree = make("ul", { className: "value-tree", role: "tree", "aria-label": label });
   const nodes = new WeakMap(); // row → { node, path, level }
 
   const rows = () => [...tree.querySelectorAll("[role=treeitem]")];
   const levelOf = (row) => Number(row.dataset.level);
+  const isOpen = (row) => row.getAttribute("aria-expanded") === "true";
 
   function makeRow(node, path, level) {
-    const row = document.createElement("li");
-    row.setAttribute("role", "treeitem");
-    row.setAttribute("aria-level", level);
+    const twisty = make("span", { className: node.parts ? "twisty" : "no-twisty", "aria-hidden": "true" });
+    const name = make("code", { textContent: node.segment, className: "value-name" });
+    const preview = make("span", { textContent: node.preview, className: "value-preview", title: node.preview });
+    const row = make("li", { role: "treeitem", "aria-level": level, tabIndex: -1 }, twisty, name, " ", preview);
     row.dataset.level = level;
-    row.tabIndex = -1;
-    const name = Object.assign(document.createElement("code"), { textContent: node.segment, className: "value-name" });
-    const preview = Object.assign(document.createElement("span"), { textContent: node.preview, className: "value-preview" });
-    preview.title = node.preview;
-    row.append(makeTwisty(node), name, " ", preview);
     if (node.parts) row.setAttribute("aria-expanded", "false");
     nodes.set(row, { node, path, level });
     return row;
-  }
-
-  function makeTwisty(node) {
-    const twisty = document.createElement("span");
-    twisty.className = node.parts ? "twisty" : "no-twisty";
-    twisty.setAttribute("aria-hidden", "true");
-    return twisty;
-  }
-
-  function makeNote(words, level) {
-    const note = document.createElement("li");
-    note.className = "value-rest";
-    note.setAttribute("role", "none");
-    note.dataset.level = level;
-    note.textContent = words;
-    return note;
-  }
-
-  // Everything below a row is what follows it on deeper levels.
-  function listBelow(row) {
-    const below = [];
-    for (let next = row.nextElementSibling; next && levelOf(next) > levelOf(row); next = next.nextElementSibling) {
-      below.push(next);
-    }
-    return below;
   }
 
   function unfold(row) {
@@ -61,17 +29,20 @@ window.ToolFlow.makeValueTree = ({ label, choose }) => {
     if (row.getAttribute("aria-expanded") !== "false" || level > DEEPEST) return;
     row.setAttribute("aria-expanded", "true");
     const parts = node.parts.map((part) => makeRow(part, path + part.segment, level + 1));
-    if (node.more) parts.push(makeNote(`… ${node.more} more`, level + 1));
+    if (node.more) {
+      const rest = make("li", { className: "value-rest", role: "none", textContent: `… ${node.more} more` });
+      rest.dataset.level = level + 1;
+      parts.push(rest);
+    }
     row.after(...parts);
   }
 
+  // Everything below a row is what follows it on deeper levels.
   function fold(row) {
     row.setAttribute("aria-expanded", "false");
-    listBelow(row).forEach((below) => below.remove());
+    while (row.nextElementSibling && levelOf(row.nextElementSibling) > levelOf(row)) row.nextElementSibling.remove();
     if (!tree.querySelector("[tabindex='0']")) row.tabIndex = 0;
   }
-
-  const toggle = (row) => (row.getAttribute("aria-expanded") === "true" ? fold(row) : unfold(row));
 
   function moveTo(row) {
     if (!row) return;
@@ -87,16 +58,16 @@ window.ToolFlow.makeValueTree = ({ label, choose }) => {
     return parent;
   }
 
+  const take = (row) => choose(nodes.get(row).path);
   const keys = {
     ArrowDown: (row, all) => moveTo(all[all.indexOf(row) + 1]),
     ArrowUp: (row, all) => moveTo(all[all.indexOf(row) - 1]),
     Home: (row, all) => moveTo(all[0]),
-    End: (row, all) => moveTo(all[all.length - 1]),
-    ArrowRight: (row, all) =>
-      row.getAttribute("aria-expanded") === "true" ? moveTo(all[all.indexOf(row) + 1]) : unfold(row),
-    ArrowLeft: (row) => (row.getAttribute("aria-expanded") === "true" ? fold(row) : moveTo(findParent(row))),
-    Enter: (row) => choose(nodes.get(row).path),
-    " ": (row) => choose(nodes.get(row).path),
+    End: (row, all) => moveTo(all.at(-1)),
+    ArrowRight: (row, all) => (isOpen(row) ? moveTo(all[all.indexOf(row) + 1]) : unfold(row)),
+    ArrowLeft: (row) => (isOpen(row) ? fold(row) : moveTo(findParent(row))),
+    Enter: take,
+    " ": take,
   };
 
   tree.addEventListener("keydown", (event) => {
@@ -108,27 +79,29 @@ window.ToolFlow.makeValueTree = ({ label, choose }) => {
 
   // Where the caret is stays where it is.
   tree.addEventListener("mousedown", (event) => event.preventDefault());
-  tree.addEventListener("click", (event) => {
-    const row = event.target.closest("[role=treeitem]");
+  tree.addEventListener("click", ({ target }) => {
+    const row = target.closest("[role=treeitem]");
     if (!row) return;
-    if (event.target.closest(".twisty")) toggle(row);
-    else choose(nodes.get(row).path);
+    if (!target.closest(".twisty")) take(row);
+    else if (isOpen(row)) fold(row);
+    else unfold(row);
   });
 
   // `variables` are { name, note, tree }: a note stands where there is no value, or beside it.
   function show(variables) {
-    tree.replaceChildren();
-    for (const { name, note, tree: node } of variables) {
-      const row = makeRow(node || { segment: name, preview: "" }, name, 1);
-      if (note) {
-        row.append(" ", Object.assign(document.createElement("span"), { textContent: note, className: "value-note" }));
-      }
-      tree.append(row);
-    }
+    const hadFocus = tree.contains(document.activeElement);
+    tree.replaceChildren(
+      ...variables.map(({ name, note, tree: node }) => {
+        const row = makeRow(node || { segment: name, preview: "" }, name, 1);
+        if (note) row.append(" ", make("span", { textContent: note, className: "value-note" }));
+        return row;
+      }),
+    );
     const first = tree.firstElementChild;
     if (!first) return;
     first.tabIndex = 0;
     if (nodes.get(first).node.parts) unfold(first);
+    if (hadFocus) first.focus({ preventScroll: true });
   }
 
   return { element: tree, show };
@@ -194,6 +167,11 @@ window.ToolFlow.outlineSchema = (() => {
       get parts() {
         parts = parts || listParts(options, root);
         return parts.length ? parts.slice(0, MOST_KEYS) : null;
+      },
+      // What stands for an element of a list, whatever its number.
+      get item() {
+        const list = options.find((node) => isObject(node.items));
+        return list ? outline("[0]", list.items, root) : null;
       },
       get more() {
         return parts ? Math.max(0, parts.length - MOST_KEYS) : 0;

@@ -1,0 +1,98 @@
+"""The panel beside the flow editor in a real browser: it follows what one types. What it says: tests/runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from django.core.cache import cache
+from playwright.sync_api import Page, expect
+
+from flows import providers
+from flows.engine.judging_process import close_processes
+from flows.engine.spec import AuditSpec
+from runs.models import Run
+from tests.browser.editor import field, open_flow, row
+from tests.browser.widths import assert_fits
+from tests.engine.builders import make_attempt, make_flow, make_step
+from tests.runs.pages.history_builders import make_stored_run
+
+RULE = "/steps/0/audits/0/rule"
+LONG = AuditSpec(name="Long", rule="output.text.size() > 2", path="'/text'")
+
+
+@pytest.fixture
+def editor(admin_page: Page) -> Iterator[Page]:
+    """The editor of a flow with three runs, at its audit."""
+    spec = make_flow(make_step(1, audits=(LONG,)), make_step(2))
+    open_flow(admin_page, *spec.steps)
+    for text in ("tea", "شاي أخضر", "green tea"):
+        make_stored_run(make_attempt(1, output={"text": text}), spec=spec)
+    admin_page.reload()
+    row(admin_page, "Long").click()
+    yield admin_page
+    close_processes()
+
+
+def test_typing_a_rule_changes_the_sums(editor: Page) -> None:
+    live = editor.get_by_role("complementary", name="Live check")
+    headline = live.locator("#live-judged h3")
+    expect(headline).to_have_text("Judged again on the last 3 outputs: 3 pass, 0 fail; none would change")
+    field(editor, RULE).fill("output.text.size() > 8")
+    expect(headline).to_have_text("Judged again on the last 3 outputs: 1 pass, 2 fail; 2 would change")
+    expect(live.locator(".live-square.would-change")).to_have_count(2)
+    expect(live.locator(".live-value").first).to_have_attribute("dir", "rtl")
+    # Half a rule can't be judged: the last answer stays, and the problem is told with a way to it.
+    field(editor, RULE).fill("output.text.size() >")
+    expect(live.get_by_text("Can’t be judged.")).to_be_visible()
+    expect(live.locator(".is-stale .live-square")).to_have_count(3)
+    expect(field(editor, RULE)).to_be_focused()
+    live.locator("#live-lint a").first.click()
+    expect(editor.locator(f"#editor-part [data-pointer='{RULE}'] :focus")).to_have_count(1)
+    field(editor, RULE).fill("output.text.size() > 3")
+    expect(headline).to_have_text(re.compile("2 pass, 1 fail; 1 would change"))
+    expect(live.locator(".is-stale")).to_have_count(0)
+    # Another step has outputs of its own.
+    row(editor, "Step 2").click()
+    expect(live.get_by_text("No outputs to judge yet")).to_be_visible()
+
+
+def test_works_by_keyboard_and_on_a_phone(editor: Page) -> None:
+    editor.set_viewport_size({"width": 390, "height": 844})
+    live = editor.get_by_role("complementary", name="Live check")
+    fold = live.locator("#live-others > summary")
+    fold.focus()
+    editor.keyboard.press("Enter")
+    newest = Run.objects.latest("pk")
+    expect(live.get_by_role("link", name=f"#{newest.pk}")).to_be_visible()
+    # What is unfolded, and what has the focus, stays so with the next answer.
+    editor.evaluate("ToolFlow.flow.set('/steps/0/audits/0/rule', 'output.text.size() > 3')")
+    expect(live.locator(".live-square.would-change")).to_have_count(1)
+    expect(live.locator("#live-others[open] > summary")).to_be_focused()
+    live.locator("#live-try > summary").press("Enter")
+    expect(live.get_by_label("On", exact=True)).to_have_value(str(newest.pk))
+    live.get_by_role("button", name="Invent an output").press("Enter")
+    expect(live.locator("#try-verdict .state").first).to_be_visible()
+    assert_fits(editor)
+
+
+def test_a_try_follows_what_one_types_and_sends_one_call(editor: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache.clear()
+    monkeypatch.setattr(providers, "SIMULATED_LATENCY", 0.0)
+    live = editor.get_by_role("complementary", name="Live check")
+    live.locator("#live-try > summary").click()
+    live.locator("#try-message-1 > summary").click()
+    field(editor, "/steps/0/system_message").fill("Answer in verse.")
+    expect(live.locator("#try-message-1")).to_contain_text("Answer in verse.")
+    expect(live.locator("#try-message-1[open]")).to_have_count(1)
+    calls: list[str] = []
+    editor.on(
+        "request", lambda request: calls.append(request.url) if "call" in (request.post_data or "")[-200:] else None
+    )
+    live.get_by_role("button", name="Send to the model once").dblclick()
+    expect(live.get_by_text("What the model answered")).to_be_visible()
+    # The answer is at hand, to be held against other rules.
+    live.locator("#try-output-box > summary").click()
+    expect(live.get_by_label("Output (JSON)")).not_to_be_empty()
+    assert (len(calls), Run.objects.count()) == (1, 3)

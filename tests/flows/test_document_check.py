@@ -1,0 +1,228 @@
+"""What the editor is told while somebody types, the draft that is kept of it, and what it asks to write a flow with."""
+
+from __future__ import annotations
+
+import json
+from itertools import count
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.cache import cache
+from django.http import HttpRequest, HttpResponse
+from django.test import Client, RequestFactory
+
+from flows.admin.document_check import read_schema_texts
+from flows.admin.posted_json import MAX_BYTES
+from flows.engine.expression_functions import FUNCTIONS
+from flows.engine.expressions import FIELD_VARIABLES
+from flows.engine.plugins import load_plugins
+from flows.engine.strict_schema import check_strict
+from flows.models import Flow, FlowDraft, FlowVersion
+from flows.throttle import limit_rate
+from tests.engine.builders import INVOICE, closed, make_step
+from tests.flows.editor_page import ADD_URL, CHECK_URL, EditorPage, fill_new_flow, open_flow, read_rows
+
+pytestmark = pytest.mark.django_db
+
+LANGUAGE = "/admin/flows/flow/language/"
+SCHEMAS = "/admin/flows/flow/schema/"
+
+load_plugins(["flows.examples.plugins"])
+
+
+@pytest.mark.sql
+class TestDrafts:
+    def test_the_check_keeps_what_was_typed_for_its_user_and_nothing_else(
+        self, editor: Client, colleague: Client
+    ) -> None:
+        page = open_flow(editor)
+        before = read_rows(with_drafts=False)
+        page.steps[0] |= {"name": "Half", "rul": [1, {"deep": None}], "output_schema": '{"type":'}
+        assert page.check()["is_changed"]
+        page.steps[0]["name"] = "Half written"
+        page.check()
+        assert read_rows(with_drafts=False) == before, "no version, no entry of a log"
+        again = EditorPage(editor, page.url)
+        assert (again.document, again.data["base_version"]) == (page.document, 1)
+        assert again.data["draft_saved_at"] and "This is your draft" in again.words
+        assert read_schema_texts(again.data["stored"])[0] == FlowVersion.objects.get().spec
+        theirs = EditorPage(colleague, page.url)
+        assert (theirs.document, theirs.data["draft_saved_at"]) == (again.data["stored"], None)
+        assert (
+            [one["user"] for one in theirs.data["others"]]
+            == [one["user"] for one in theirs.check()["others"]]
+            == ["ada"]
+        )
+        assert "ada has a draft of this flow" in theirs.words and "Half" not in theirs.words
+
+    @pytest.mark.parametrize("change", [{"max_retries": True}, {"name": "Other"}, {"max_retries": 3}])
+    def test_where_nothing_differs_it_is_forgotten(self, editor: Client, change: dict[str, Any]) -> None:
+        page = open_flow(editor)
+        stored, is_same = json.dumps(page.document), change == {"max_retries": 3}  # the default
+        page.steps[0] |= change
+        assert (page.check()["is_changed"], FlowDraft.objects.count()) == (not is_same, int(not is_same))
+        page.document = json.loads(stored)
+        assert (page.check()["is_changed"], FlowDraft.objects.count()) == (False, 0)
+        page.document = dict(reversed(page.document.items()))
+        assert not page.check()["is_changed"], "the order of fields means nothing"
+
+    def test_a_page_that_was_not_touched_makes_none_when_others_save(self, editor: Client, colleague: Client) -> None:
+        page = open_flow(editor)
+        theirs = EditorPage(colleague, page.url)
+        theirs.steps[0]["max_retries"] = 0
+        theirs.save()
+        told = page.check()
+        assert (told["latest"], told["is_changed"], FlowDraft.objects.count()) == (2, False, 0)
+
+    def test_saving_discards_the_own_one_and_leaves_those_of_others(self, editor: Client, colleague: Client) -> None:
+        mine = open_flow(editor)
+        theirs = EditorPage(colleague, mine.url)
+        for page, retries in ((mine, 1), (theirs, 2)):
+            page.steps[0]["max_retries"] = retries
+            page.check()
+        mine.save()
+        assert FlowDraft.objects.get().user.get_username() == "bob"
+        again = EditorPage(colleague, mine.url)
+        assert (again.data["base_version"], again.data["latest"], again.steps[0]["max_retries"]) == (1, 2, 2)
+        assert again.post().status_code == 409
+        again.save("_overwrite", "2")
+        assert not FlowDraft.objects.exists()
+
+    def test_a_new_flow_has_one_for_each_user_which_saving_discards(self, editor: Client, colleague: Client) -> None:
+        empty = EditorPage(editor)
+        assert (empty.check()["is_changed"], FlowDraft.objects.count()) == (False, 0)
+        for client in (editor, editor, colleague):
+            fill_new_flow(client).check()
+        assert (FlowDraft.objects.count(), Flow.objects.count()) == (2, 0)
+        page = EditorPage(editor, ADD_URL)
+        assert page.document["name"] == "invoice-extraction"
+        page.save()
+        assert FlowDraft.objects.get().user.get_username() == "bob"
+        User.objects.filter(username="bob").delete()
+        assert not FlowDraft.objects.exists()
+
+
+class TestCheck:
+    def test_doubts_are_told_beside_problems(self, editor: Client) -> None:
+        rule = "output.a.total > 1.0\n && steps[1].output.totl > 1.0"
+        second = make_step(2, output_schema=closed(a=INVOICE), audits=[{"name": "Same", "rule": rule}])
+        page = open_flow(editor, make_step(1, output_schema=INVOICE), second)
+        page.document["token_budget"] = 0
+        told = page.check()
+        assert [one["path"] for one in told["problems"]] == ["/token_budget"]
+        (warning,) = told["warnings"]
+        assert warning["path"] == "/steps/1/audits/0/rule" and "Did you mean “total”?" in warning["message"]
+
+    def test_the_language_is_described_with_variables_and_all_functions(self, editor: Client) -> None:
+        known = editor.get(LANGUAGE).json()
+        assert {field: set(one["variables"]) for field, one in known["fields"].items()} == {
+            field: set(variables) for field, variables in FIELD_VARIABLES.items()
+        }
+        assert [(one["usage"], one["gives"]) for one in known["functions"]] == list(FUNCTIONS.values())
+        assert "python:wcag_contrast" in [one["usage"] for one in known["audits"]]
+        assert editor.get(EditorPage(editor).data["urls"]["language"]).status_code == 200
+
+
+class TestSchemaMaker:
+    @staticmethod
+    def ask(client: Client, make: str, field: str = "output_schema", **question: Any) -> dict[str, Any]:
+        response = client.post(SCHEMAS, {"make": make, "field": field, **question}, content_type="application/json")
+        assert response.status_code == 200, response.content
+        return dict(response.json())
+
+    def test_an_example_becomes_a_schema(self, editor: Client) -> None:
+        answer = self.ask(editor, "example", text='{"tags": []}', with_descriptions=True)
+        tags = {"type": "array", "description": "", "items": {"type": "string"}}
+        assert json.loads(answer["schema"]) == closed(tags=tags)
+        assert answer["notes"][0].startswith("`tags` is an empty list")
+        answer = self.ask(editor, "example", "input_schema", text='{"topic": "tea"}')
+        assert json.loads(answer["schema"])["examples"] == [{"topic": "tea"}]
+
+    @pytest.mark.parametrize(
+        ("make", "text", "says"),
+        [
+            ("example", '{\n  "a": tea}', "Line 2, column 8: "),
+            ("example", "[1]", "A JSON object is expected, got a list."),
+            ("example", '{"\\ud800": 1}', "The schema holds characters or values that JSON can't store."),
+            ("type", "ghost", "No output type is registered as “ghost”."),
+            ("table", '{"a', "Line 1, column 2: "),
+            ("strict", "{", "Line 1, column 2: "),
+        ],
+    )
+    def test_what_makes_none_gets_a_sentence(self, editor: Client, make: str, text: str, says: str) -> None:
+        (problem,) = self.ask(editor, make, text=text)["problems"]
+        assert problem["message"].startswith(says)
+
+    def test_a_registered_type_has_one_and_is_offered(self, editor: Client) -> None:
+        schema = json.loads(self.ask(editor, "type", text="colour_suite")["schema"])
+        assert schema["properties"]["primary"]["pattern"] == "^#[0-9A-F]{6}$"
+        assert "colour_suite" in EditorPage(editor).data["types"]
+
+    def test_its_fields_are_rows_of_a_table(self, editor: Client) -> None:
+        text = json.dumps(closed(at=closed(city={"type": "string", "description": "Where"})))
+        rows = self.ask(editor, "table", text=text)["rows"]
+        found = [(row["name"], row["kind"], row["description"]) for row in rows]
+        assert found == [("at", "object", ""), ("at.city", "text", "Where")]
+
+    def test_one_is_made_strict_and_what_becomes_of_optional_properties_is_asked_first(self, editor: Client) -> None:
+        total = {"type": "number", "default": 0}
+        answer = self.ask(editor, "strict", text=json.dumps(closed(total=total)))
+        assert check_strict(json.loads(answer["schema"])) == []
+        assert any(note.startswith("removed") and "default" in note for note in answer["notes"]), answer["notes"]
+        optional = json.dumps({**closed(a={"type": "string"}, b={"type": "string"}), "required": ["a"]})
+        assert self.ask(editor, "strict", text=optional) == {"undecided": ["b"]}
+        for choice, kind in (("null", ["string", "null"]), ("given", "string")):
+            answer = self.ask(editor, "strict", text=optional, optional=choice)
+            assert json.loads(answer["schema"])["properties"]["b"]["type"] == kind
+
+
+MAKE = '"make": "example", "field": "output_schema"'
+
+
+class TestBadRequests:
+    @pytest.mark.parametrize(
+        "body",
+        [
+            *(b"", b"\xff\xfe", b"[]", b"{}", b"[" * 100_000, f'{{{MAKE}, "more": 1}}', f'{{{MAKE}, "text": 1}}'),
+            *(f'{{{MAKE}, "text": "{"x" * MAX_BYTES}"}}', '{"make": "strict", "field": "rule"}'),
+            *(f'{{{MAKE}, "optional": "x"}}', f'{{{MAKE}, "with_descriptions": 1}}'),
+        ],
+        ids=count(),
+    )
+    def test_what_the_editor_never_asks_gets_one_sentence(self, editor: Client, body: Any) -> None:
+        answer = editor.post(SCHEMAS, body, content_type="application/json")
+        assert answer.status_code == 400
+        assert answer.json()["error"].endswith(".") and "\n" not in answer.json()["error"]
+
+    def test_forms_are_no_questions(self, editor: Client) -> None:
+        for kind in ("multipart/form-data; boundary=x", "application/x-www-form-urlencoded"):
+            assert editor.post(SCHEMAS, b"make=example", content_type=kind).status_code == 400
+        assert (editor.put(SCHEMAS).status_code, editor.post(LANGUAGE).status_code) == (405, 405)
+
+    def test_questions_are_counted_and_then_have_to_wait(self, editor: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("flows.throttle.count_request", lambda *args, **limits: 30)
+        for url in (CHECK_URL, SCHEMAS):
+            answer = editor.post(url, b"{}", content_type="application/json")
+            assert (answer.status_code, int(answer["Retry-After"]) > 0) == (429, True)
+
+    def test_the_limit_is_one_of_a_user_and_a_scope_and_forgets_what_the_cache_lost(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        # 20 seconds are left of the minute.
+        monkeypatch.setattr("flows.throttle.time.time", lambda: 1_000_000.0)
+
+        def ask(scope: str = "check", pk: int = 1) -> HttpResponse:
+            @limit_rate(scope, most=2, seconds=60)
+            def view(request: HttpRequest) -> HttpResponse:
+                return HttpResponse("done")
+
+            request = RequestFactory().get("/")
+            request.user = User(pk=pk)
+            return view(request)
+
+        assert [ask().status_code, ask().status_code] == [200, 200]
+        assert (ask().status_code, ask()["Retry-After"]) == (429, "20")
+        assert [ask(pk=2).status_code, ask("another").status_code] == [200, 200]
+        monkeypatch.setattr(cache, "add", lambda *args, **kwargs: False)
+        assert ask(pk=3).status_code == 200
