@@ -1,22 +1,20 @@
-"""Filters of the lists of history: choices to click, and texts and days to write."""
+"""Filters of the lists of history: those of ``runs.filters``, as choices to click, and as texts and days to write."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, date, datetime, time, timedelta
-from functools import cached_property, reduce
-from operator import or_
+from functools import cached_property
 from typing import Any
 
+from django import forms
 from django.contrib import admin
-from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import SEARCH_VAR
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.http import HttpRequest
-from django.utils import timezone
 
 from flows.engine.history import Severity
 from flows.models import Flow, FlowVersion
+from runs.filters import IssueFilter, RunFilter, RunFilters, one_of
 from runs.history.texts import show_invisible
 from runs.models import Issue
 from runs.models.history import OUTCOME_CHOICES
@@ -30,90 +28,122 @@ _SEVERITIES = [
     (_lowest.value, "Any issue"),
 ]
 
+# ---------------------------------------------------------------------------------------------------------------------
+# What rows are filtered by
+
+
+class HistoryFilters(RunFilters):
+    """Filters of runs. In the admin ``q`` is the search box of the list."""
+
+    q = None  # type: ignore[assignment]
+
+
+class AttemptFilters(HistoryFilters):
+    """Filters of attempts, by what is true of their runs, of themselves, and of one and the same issue."""
+
+    # What is true of runs alone.
+    status = reason = model = label = cost = tokens = by = None  # type: ignore[assignment]
+    outcome = RunFilter(
+        forms.ChoiceField,
+        "outcome",
+        label="Outcome",
+        **one_of("an outcome", [*OUTCOME_CHOICES, ("running", "Under way")]),
+    )
+    attempt = ""
+    """The path from a row to its attempt, with the last ``__``."""
+    columns: Mapping[str, str] = {
+        "flow": "step__run__flow",
+        "version": "step__run__version",
+        "from": "started_at",
+        "to": "started_at",
+        "outcome": "outcome",
+    }
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        super().__init__(data)
+        for name, column in self.columns.items():
+            self.filters[name].field_name = f"{self.attempt}{column}"
+
+    def build_condition(self, *without: str) -> Q:
+        """What is true of the rows that match."""
+        condition, about_issue = Q(), Q()
+        for name, value in self.values.items():
+            one = self.filters[name]
+            if isinstance(one, IssueFilter):
+                about_issue &= one.build_issue_condition(value)
+            else:
+                # An attempt that is under way has no outcome yet.
+                condition &= one.build_condition("" if value == "running" else value)
+        return condition & self.build_issue_condition(about_issue) if about_issue else condition
+
+    def build_issue_condition(self, about: Q) -> Q:
+        """That the row has an issue of which ``about`` is true."""
+        return Q(Exists(Issue.objects.filter(about, attempt=OuterRef("pk"))))
+
+
+class IssueRowFilters(AttemptFilters):
+    """Filters of issues."""
+
+    attempt = "attempt__"
+
+    def build_issue_condition(self, about: Q) -> Q:
+        """That the row is such an issue."""
+        return about
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# How they are chosen
+
 
 class ChoiceFilter(admin.SimpleListFilter):
-    """The rows whose ``column`` has the chosen value."""
-
-    column = ""
-    options: Iterable[tuple[str, str]] = ()
+    """One filter of a list, which applies them all together."""
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Iterable[tuple[str, str]]:
         """The choices."""
-        return self.options
-
-    def value(self) -> str | None:
-        """What is chosen. Raises ``IncorrectLookupParameters`` for what no column holds."""
-        value = super().value() or None
-        if value and "\x00" in value:
-            raise IncorrectLookupParameters
-        return value
+        match self.parameter_name:
+            case "flow":
+                return list(Flow.objects.order_by("title", "pk").values_list("name", "title"))
+            case "version":
+                # Once a flow is chosen.
+                name = request.GET.get("flow", "").replace("\x00", "")
+                numbers = FlowVersion.objects.filter(flow__name=name).values_list("number", flat=True) if name else []
+                return [(str(number), f"Version {number}") for number in numbers]
+            case "severity":
+                return _SEVERITIES
+        return list(model_admin.filters.base_filters[self.parameter_name].field.choices)
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """The rows that match."""
-        value = self.value()
-        return queryset if value is None else queryset.filter(self.build_condition(value, request.GET))
-
-    def build_condition(self, value: str, chosen: Mapping[str, str]) -> Q:
-        """What is true of the rows that match; ``chosen`` are all parameters of the address."""
-        return Q(**{self.column: value})
+        """All rows: see ``HistoryList``."""
+        return queryset
 
 
-class FlowFilter(ChoiceFilter):
-    """By flow."""
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> Iterable[tuple[str, str]]:
-        """All flows."""
-        return list(Flow.objects.order_by("title", "pk").values_list("name", "title"))
-
-
-class VersionFilter(ChoiceFilter):
-    """By version, once a flow is chosen."""
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> Iterable[tuple[str, str]]:
-        """The versions of the flow."""
-        name = request.GET.get("flow", "").replace("\x00", "")
-        numbers = FlowVersion.objects.filter(flow__name=name).values_list("number", flat=True) if name else []
-        return [(str(number), f"Version {number}") for number in numbers]
-
-    def build_condition(self, value: str, chosen: Mapping[str, str]) -> Q:
-        """Raises ``IncorrectLookupParameters`` for a version that the flow does not have."""
-        if value not in dict(self.lookup_choices):
-            raise IncorrectLookupParameters
-        return super().build_condition(value, chosen)
-
-
-class OutcomeFilter(ChoiceFilter):
-    """By the outcome of an attempt; one that is under way has none."""
-
-    options = (*OUTCOME_CHOICES, ("running", "Under way"))
-
-    def build_condition(self, value: str, chosen: Mapping[str, str]) -> Q:
-        """The outcome, which is empty while the attempt is under way."""
-        return Q(**{self.column: "" if value == "running" else value})
-
-
-class RunSeverityFilter(ChoiceFilter):
-    """Runs by their issues of at least a severity, which they count."""
-
-    title, parameter_name, options = "severity", "severity", _SEVERITIES
-
-    def build_condition(self, value: str, chosen: Mapping[str, str]) -> Q:
-        """That one of the counts is not 0."""
-        conditions = (Q(**{f"issues_{severity}__gt": 0}) for severity in _list_severe(value))
-        return reduce(or_, conditions, Q(pk__in=[]))
-
-
-class _InputFilter(ChoiceFilter):
+class WrittenFilter(ChoiceFilter):
     """A value that is written: a field of its own, which keeps the other filters."""
 
     template = "admin/runs/input_filter.html"
-    input_type = "text"
     others: Sequence[tuple[str, str]] = ()
     """The other parameters of the address, which its form sends along."""
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Iterable[tuple[str, str]]:
+        """None to click."""
+        return ()
 
     def has_output(self) -> bool:
         """Always."""
         return True
+
+    @property
+    def input_type(self) -> str:
+        """The type of the field."""
+        return "date" if self.parameter_name in ("from", "to") else "text"
+
+    @cached_property
+    def suggestions(self) -> list[str]:
+        """The codes or audits of recent issues."""
+        if self.input_type == "date":
+            return []
+        recent = Issue.objects.order_by("-pk").values_list(str(self.parameter_name), flat=True)[:RECENT]
+        return sorted({text for text in recent if text and text == show_invisible(text)})
 
     def choices(self, changelist: Any) -> Iterator[Any]:
         """None to click; the template reads ``others``."""
@@ -124,71 +154,11 @@ class _InputFilter(ChoiceFilter):
         yield from ()
 
 
-class DayFilter(_InputFilter):
-    """By a day in the viewer's time zone, from or until which rows count; the last one is included."""
-
-    input_type = "date"
-
-    def build_condition(self, value: str, chosen: Mapping[str, str]) -> Q:
-        """Raises ``IncorrectLookupParameters`` for what is no day."""
-        is_last = self.parameter_name == "until"
-        try:
-            day = date.fromisoformat(value) + timedelta(days=is_last)
-            begin = timezone.make_aware(datetime.combine(day, time.min)).astimezone(UTC)
-        except (ValueError, OverflowError) as error:
-            raise IncorrectLookupParameters from error
-        return Q(**{f"{self.column}__{'lt' if is_last else 'gte'}": begin})
-
-
-class _IssueFilter(ChoiceFilter):
-    """By issues: in a list of attempts, one and the same issue has the severity, audit and code of the address."""
-
-    is_of_attempts = False
-
-    def build_condition(self, value: str, chosen: Mapping[str, str]) -> Q:
-        """What all three filters say together; each of them says the whole."""
-        condition = Q()
-        if severity := chosen.get("severity"):
-            condition &= Q(severity__in=_list_severe(severity))
-        for name in ("audit", "code"):
-            if text := chosen.get(name):
-                condition &= Q(**{name: text})
-        if not self.is_of_attempts:
-            return condition
-        return Q(Exists(Issue.objects.filter(condition, attempt=OuterRef("pk"))))
-
-
-class IssueSeverityFilter(_IssueFilter):
-    """Issues of at least a severity."""
-
-    title, parameter_name, options = "severity", "severity", _SEVERITIES
-
-
-class IssueTextFilter(_InputFilter, _IssueFilter):
-    """Issues with a code or an audit, written whole; those of recent issues are suggested."""
-
-    @cached_property
-    def suggestions(self) -> list[str]:
-        """What recent issues have."""
-        recent = Issue.objects.order_by("-pk").values_list(str(self.parameter_name), flat=True)[:RECENT]
-        return sorted({text for text in recent if text and text == show_invisible(text)})
-
-
-def _list_severe(value: str) -> list[str]:
-    """The severities from this one up; none for what is no severity."""
-    return [one.value for one in Severity if one >= Severity(value)] if value in list(Severity) else []
-
-
-def filter_by(kind: type[ChoiceFilter], title: str, name: str = "", **attributes: Any) -> type[ChoiceFilter]:
-    """A filter for a list: ``name`` is that of its parameter, and ``title`` if it is not given."""
-    return type(kind.__name__, (kind,), {"title": title, "parameter_name": name or title, **attributes})
-
-
-def list_common(run: str, time: str) -> list[type[ChoiceFilter]]:
-    """The filters of all lists. ``run`` is the path to the run with the last ``__``, ``time`` the path to the time."""
-    return [
-        filter_by(FlowFilter, "flow", column=f"{run}flow__name"),
-        filter_by(VersionFilter, "version", column=f"{run}version__number"),
-        filter_by(DayFilter, "from", "since", column=time),
-        filter_by(DayFilter, "to", "until", column=time),
-    ]
+def show_filters(*names: str) -> tuple[type[ChoiceFilter], ...]:
+    """The filters of a list by their names in addresses, which are those of ``runs.filters``."""
+    found: list[type[ChoiceFilter]] = []
+    for name in names:
+        kind = WrittenFilter if name in ("from", "to", "audit", "code") else ChoiceFilter
+        title = "end reason" if name == "reason" else name
+        found.append(type(kind.__name__, (kind,), {"title": title, "parameter_name": name}))
+    return tuple(found)

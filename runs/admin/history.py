@@ -20,6 +20,7 @@ from django.utils.safestring import SafeString
 from django.utils.text import slugify
 
 from runs import formatting
+from runs.filters import RunFilters
 from runs.history.json_lines import list_json
 from runs.history.texts import show_invisible
 from runs.models import Run
@@ -84,12 +85,21 @@ def section(title: str | None, *fields: Any, classes: Sequence[str] = ("document
 class HistoryList(ChangeList):
     """A page of the newest rows. Whether there is another one is read with it: to count takes the whole table."""
 
+    model_admin: HistoryAdmin
     is_cut = False
     """Whether there are more rows than pages lead to."""
 
     def get_ordering(self, request: HttpRequest, queryset: QuerySet[Any]) -> Any:
         """Always the newest first: other orders have no index."""
         return list(self.model_admin.ordering or ())
+
+    def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> QuerySet[Any]:
+        """The rows that match all filters. Raises ``IncorrectLookupParameters`` if one of them is not valid."""
+        rows = super().get_queryset(request, exclude_parameters)
+        filters = self.model_admin.filters(request.GET)
+        if filters.problems:
+            raise IncorrectLookupParameters
+        return rows.filter(filters.build_condition())
 
     def get_results(self, request: HttpRequest) -> None:
         """Read the page. Raises ``IncorrectLookupParameters`` if there is none of that number."""
@@ -116,7 +126,7 @@ class HistoryList(ChangeList):
         first = Run.objects.order_by("created_at", "pk").values_list("created_at", flat=True).first()
         today = timezone.localdate()
         years = range(timezone.localdate(first).year if first else today.year, today.year + 1)
-        since, until = (self.params.get(name, "") for name in ("since", "until"))
+        since, until = (self.params.get(name, "") for name in ("from", "to"))
         year = since[:4] if since[:4] == until[:4] else ""
         if year and since[:7] == until[:7]:
             month = date.fromisoformat(since).replace(day=1)
@@ -129,7 +139,7 @@ class HistoryList(ChangeList):
         else:
             periods = [(date(number, 1, 1), date(number, 12, 31), "Y") for number in years]
         for begin, end, form in (period for period in periods if period[0] <= today):
-            yield date_format(begin, form), self.get_query_string({"since": begin, "until": end})
+            yield date_format(begin, form), self.get_query_string({"from": begin, "to": end})
 
 
 class HistoryAdmin(_ModelAdmin):
@@ -141,6 +151,8 @@ class HistoryAdmin(_ModelAdmin):
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
     ordering: ClassVar[tuple[str, ...]] = ("-pk",)
+    filters: type[RunFilters]
+    """What the list is filtered by; ``list_filter`` shows some of it."""
     list_select_related: ClassVar[tuple[str, ...]] = ()
     documents: Sequence[str] = ()
     """Large columns that lists don't read, with the path over relations."""

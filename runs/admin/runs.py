@@ -16,12 +16,11 @@ from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
 from runs import formatting
-from runs.admin import filters
-from runs.admin.filters import ChoiceFilter, IssueSeverityFilter, IssueTextFilter, OutcomeFilter, filter_by
+from runs.admin.filters import AttemptFilters, HistoryFilters, IssueRowFilters, show_filters
 from runs.admin.history import HistoryAdmin, column, document, section
 from runs.history.issue_links import address_attempt
 from runs.history.texts import show_invisible
-from runs.models import Attempt, EndReason, Issue, Run, RunStatus
+from runs.models import Attempt, Issue, Run
 from runs.pages.attempt_view import count_severities, find_state, view_attempt
 from runs.pages.badges import STATES, IssueCounts
 from runs.pages.run_head import count_run_issues, find_run_state
@@ -30,6 +29,7 @@ RUN_DOCUMENTS = (
     "input", "model_settings", "end_sentence", "flow__description", "version__spec",
 )  # fmt: skip
 ATTEMPT_DOCUMENTS = ("input", "output", "raw_output", "error", "plugins", "failure_reason")
+ATTEMPT_FILTERS = ("severity", "audit", "code", "outcome", "flow", "version", "from", "to")
 MAX_SEARCHED = 10_000
 """The newest issues, in which the search box searches."""
 MAX_SEARCH_WORDS = 8
@@ -77,12 +77,8 @@ class RunAdmin(HistoryAdmin):
         column("Started by", "started_by"),
     )
     list_display = ("__str__", column("Version", "version.number"), *_facts, column("Created", "created_at"))
-    list_filter = (
-        filter_by(ChoiceFilter, "status", column="status", options=RunStatus.choices),
-        filters.RunSeverityFilter,
-        filter_by(ChoiceFilter, "end reason", "reason", column="end_reason", options=EndReason.choices),
-        *filters.list_common("", "created_at"),
-    )
+    filters = HistoryFilters
+    list_filter = show_filters("status", "severity", "reason", "flow", "version", "from", "to")
     list_select_related = ("flow", "version", "started_by")
     ordering = ("-created_at", "-pk")
     documents = RUN_DOCUMENTS
@@ -151,13 +147,8 @@ class AttemptAdmin(HistoryAdmin):
         column("Started", "started_at"),
     )
     list_display = (column("Attempt", str), column("Issues", _count_issues), *_facts)
-    list_filter = (
-        filter_by(IssueSeverityFilter, "severity", is_of_attempts=True),
-        filter_by(IssueTextFilter, "audit", is_of_attempts=True),
-        filter_by(IssueTextFilter, "code", is_of_attempts=True),
-        filter_by(OutcomeFilter, "outcome", column="outcome"),
-        *filters.list_common("step__run__", "started_at"),
-    )
+    filters = AttemptFilters
+    list_filter = show_filters(*ATTEMPT_FILTERS)
     list_select_related = ("step__run__flow", "step__run__version", "usage", "sent")
     documents = (*ATTEMPT_DOCUMENTS, "sent__body", *(f"step__run__{name}" for name in RUN_DOCUMENTS))
     fieldsets = (
@@ -231,13 +222,8 @@ class IssueAdmin(HistoryAdmin):
         column("Attempt started", "attempt.started_at"),
     )
     list_display = (column("Issue", lambda issue: issue.description[:70] or issue.code), *_facts)
-    list_filter = (
-        IssueSeverityFilter,
-        filter_by(IssueTextFilter, "audit"),
-        filter_by(IssueTextFilter, "code"),
-        filter_by(OutcomeFilter, "outcome", column="attempt__outcome"),
-        *filters.list_common("attempt__step__run__", "attempt__started_at"),
-    )
+    filters = IssueRowFilters
+    list_filter = show_filters(*ATTEMPT_FILTERS)
     list_select_related = ("attempt__step__run__flow", "attempt__step__run__version")
     documents = (
         "context", "suggestions", "added_fields", *(f"attempt__{name}" for name in ATTEMPT_DOCUMENTS),

@@ -7,7 +7,9 @@ from typing import Any
 from django.test import Client
 from django.utils import timezone
 
-from runs.models import Attempt, AttemptRequest, Issue, Run, Step, TokenUsage
+from flows.engine.history import Severity
+from runs.facets import add_facets
+from runs.models import Attempt, AttemptRequest, FacetKind, Issue, Run, Step, TokenUsage
 
 
 def add_attempt(
@@ -32,6 +34,7 @@ def add_attempt(
             path="/text",
         )
         Run.objects.filter(pk=run.pk).update(**{f"issues_{severity}": 1})
+        add_facets((run.pk, (FacetKind.SEVERITY, least)) for least in Severity if least <= Severity(severity))
     return attempt
 
 
