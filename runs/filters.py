@@ -1,6 +1,6 @@
 """What runs are filtered by: one filter set for pages, API, exports and bulk actions.
 
-A filter is one attribute of ``RunFilters`` (and a field of ``runs.api.run_filters``, for the reference and for bodies).
+A filter is one attribute of ``RunFilters``: pages, the API and its reference show it by its field, label and help text.
 ``fetch_matching_runs`` reads the index of one filter, which has ``build_streams``, in the order of creation, and checks
 each run against the others.
 """
@@ -161,12 +161,6 @@ def _number(sentence: str, least: int, most: int, **options: Any) -> dict[str, A
     return {"min_value": least, "max_value": most, "error_messages": messages, **options}
 
 
-_USD = _number("A cost is a sum in USD such as 0.05.", 0, 1_000_000_000, decimal_places=8)
-_TOKENS = _number("Tokens are a whole number such as 20000.", 0, 10**15 - 1)
-_VERSION = _number("A version is a whole number such as 3.", 1, 10**9 - 1)
-_SEVERITIES = [(severity.value, severity.value.capitalize()) for severity in Severity]
-
-
 def has_row(rows: QuerySet[Any]) -> Q:
     """That there is such a row. With EXISTS, PostgreSQL would rather read all such rows than look each one up."""
     return Q(IsNull(Subquery(rows.order_by().values("pk")[:1]), False))
@@ -178,22 +172,98 @@ class RunFilters(django_filters.FilterSet):  # type: ignore[misc]  # see above
     Costs a query for each of flow, version and user that is named. Days are those of the active time zone.
     """
 
-    q = RunFilter(SearchField, "", label="Search", max_length=500)
-    flow = IndexedFilter(NameField, "flow_id", label="Flow", **_named("flow", Flow.objects.all(), "name"))
-    version = IndexedFilter(NumberField, "version_id", label="Version", **_VERSION)
-    status = IndexedFilter(StatusesField, "status", "in", label="Status", **one_of("a status", RunStatus.choices))
-    reason = RunFilter(forms.ChoiceField, "end_reason", label="End reason", **one_of("a reason", EndReason.choices))
-    severity = IssueFilter(forms.ChoiceField, FacetKind.SEVERITY, label="Severity", **one_of("a severity", _SEVERITIES))
-    audit = IssueFilter(TextField, FacetKind.AUDIT, label="Audit")
-    code = IssueFilter(TextField, FacetKind.CODE, label="Issue code")
-    model = FacetFilter(TextField, FacetKind.MODEL, label="Model")
-    label = FacetFilter(TextsField, FacetKind.LABEL, label="Label")
-    since = MomentFilter(MomentField, "created_at", "gt", label="Created from")
-    until = MomentFilter(MomentField, "created_at", "lt", label="Created to")
-    cost = RunFilter(CostField, "cost", "gt", label="Cost", **_USD)
-    tokens = RunFilter(NumberField, "total_tokens", "gt", label="Tokens", **_TOKENS)
+    q = RunFilter(
+        SearchField,
+        "",
+        label="Search",
+        max_length=500,
+        help_text='Words that inputs, outputs and issues of ended runs hold: `tea leaves` both, `"tea leaves"` one '
+        "after the other, `order*` words that begin so, `-draft` without that word. Or the number of a run.",
+    )
+    flow = IndexedFilter(
+        NameField,
+        "flow_id",
+        label="Flow",
+        help_text="Only runs of the flow of this name.",
+        **_named("flow", Flow.objects.all(), "name"),
+    )
+    version = IndexedFilter(
+        NumberField,
+        "version_id",
+        label="Version",
+        help_text="Only runs of this version; only together with `flow`.",
+        **_number("A version is a whole number such as 3.", 1, 10**9 - 1),
+    )
+    status = IndexedFilter(
+        StatusesField,
+        "status",
+        "in",
+        label="Status",
+        help_text="Only runs that have one of these statuses.",
+        **one_of("a status", RunStatus.choices),
+    )
+    reason = RunFilter(
+        forms.ChoiceField,
+        "end_reason",
+        label="End reason",
+        help_text="Only runs that ended for this reason.",
+        **one_of("a reason", EndReason.choices),
+    )
+    severity = IssueFilter(
+        forms.ChoiceField,
+        FacetKind.SEVERITY,
+        label="Severity",
+        help_text="Only runs with an issue of at least this severity. With `audit` or `code`, all of them hold for one "
+        "and the same issue.",
+        **one_of("a severity", [(severity.value, severity.value.capitalize()) for severity in Severity]),
+    )
+    audit = IssueFilter(
+        TextField, FacetKind.AUDIT, label="Audit", help_text="Only runs with an issue of the audit of this name."
+    )
+    code = IssueFilter(TextField, FacetKind.CODE, label="Issue code", help_text="Only runs with an issue of this code.")
+    model = FacetFilter(TextField, FacetKind.MODEL, label="Model", help_text="Only runs in which this model answered.")
+    label = FacetFilter(
+        TextsField,
+        FacetKind.LABEL,
+        label="Label",
+        help_text="Only runs with this label; repeat the parameter for runs that have all of several labels.",
+    )
+    since = MomentFilter(
+        MomentField,
+        "created_at",
+        "gt",
+        label="Created from",
+        help_text="Only runs that were created on this day, in UTC, or at this time, or later.",
+    )
+    until = MomentFilter(
+        MomentField,
+        "created_at",
+        "lt",
+        label="Created to",
+        help_text="Only runs that were created on this day, in UTC, or at this time, or earlier.",
+    )
+    cost = RunFilter(
+        CostField,
+        "cost",
+        "gt",
+        label="Cost",
+        help_text="Only runs that cost more USD than this.",
+        **_number("A cost is a sum in USD such as 0.05.", 0, 1_000_000_000, decimal_places=8),
+    )
+    tokens = RunFilter(
+        NumberField,
+        "total_tokens",
+        "gt",
+        label="Tokens",
+        help_text="Only runs that used more tokens than this.",
+        **_number("Tokens are a whole number such as 20000.", 0, 10**15 - 1),
+    )
     by = IndexedFilter(
-        NameField, "started_by_id", label="Started by", **_named("user", get_user_model().objects.all(), "username")
+        NameField,
+        "started_by_id",
+        label="Started by",
+        help_text="Only runs that the user of this name started.",
+        **_named("user", get_user_model().objects.all(), "username"),
     )
 
     class Meta:

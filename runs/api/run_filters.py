@@ -2,83 +2,68 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
+from django import forms
 from django.http import QueryDict
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, Field, WithJsonSchema, create_model
 
 from flows.engine.errors import Problem
-from flows.engine.history import Severity
 from runs.api.base import describe_query, parse_query
 from runs.api.problems import InvalidBody, InvalidQuery
 from runs.documents.base import WHOLE, Body, Query
+from runs.facets import MAX_VALUE_LENGTH
+from runs.filter_fields import CostField, MomentField, NumberField, TextsField
 from runs.filters import PARAMETERS, RunFilters
-from runs.models import EndReason, RunStatus
 
 _Query = TypeVar("_Query", bound=Query)
 
-_Text = Annotated[str, Field(min_length=1, max_length=200)]
-_Moment = Annotated[
-    str, WithJsonSchema({"anyOf": [{"type": "string", "format": "date"}, {"type": "string", "format": "date-time"}]})
-]
-_Status = Annotated[str, WithJsonSchema({"type": "string", "enum": RunStatus.values})]
-_Reason = Annotated[str, WithJsonSchema({"type": "string", "enum": EndReason.values})]
-_Severity = Annotated[str, WithJsonSchema({"type": "string", "enum": [severity.value for severity in Severity]})]
 _AS_LIST = BeforeValidator(lambda value: [value] if isinstance(value, str) else value)
-_LABEL = {"type": "string", "minLength": 1, "maxLength": 200}
-_Labels = Annotated[
-    list[str],
-    Field(min_length=1),
-    _AS_LIST,
-    WithJsonSchema({"anyOf": [_LABEL, {"type": "array", "items": _LABEL, "minItems": 1}]}),
-]
+_AMOUNT = Annotated[str, Field(pattern=r"^[0-9]{1,9}(\.[0-9]{1,8})?$")]
+_MOMENT = {"anyOf": [{"type": "string", "format": "date"}, {"type": "string", "format": "date-time"}]}
 
 
-class FilterFields(Body):
-    """Filters of runs. Only the fields that are sent count: none of the others has a default of its own."""
+def _annotate(field: Any) -> Any:
+    """The type of what a form field of ``RunFilters`` takes, as JSON has it."""
+    match field:
+        case NumberField():
+            least, most = field.min_value, field.max_value
+            return Annotated[int, Field(ge=least, le=most), WHOLE]  # type: ignore[arg-type]  # they are numbers
+        case CostField():
+            return _AMOUNT
+        case MomentField():
+            return Annotated[str, WithJsonSchema(_MOMENT)]
+        case TextsField():
+            text: Any = {"type": "string", "minLength": 1, "maxLength": MAX_VALUE_LENGTH}
+            either = WithJsonSchema({"anyOf": [text, {"type": "array", "items": text, "minItems": 1}]})
+            return Annotated[list[str], Field(min_length=1), _AS_LIST, either]
+        case forms.ModelChoiceField():
+            return Annotated[str, Field(min_length=1, max_length=MAX_VALUE_LENGTH)]
+        case forms.ChoiceField():
+            values = [value for value, _ in field.choices]  # type: ignore[misc, union-attr]  # pairs of value and word
+            one = Annotated[str, WithJsonSchema({"type": "string", "enum": values})]
+            is_list = isinstance(field, forms.MultipleChoiceField)
+            return Annotated[list[one], Field(min_length=1), _AS_LIST] if is_list else one
+    return Annotated[str, Field(min_length=1, max_length=field.max_length)]
 
-    q: Annotated[str, Field(min_length=1, max_length=500)] = Field(
-        default_factory=str,
-        description='Words that inputs, outputs and issues of ended runs hold: `tea leaves` both, `"tea leaves"` one '
-        "after the other, `order*` words that begin so, `-draft` without that word. Or the number of a run.",
+
+def _declare(name: str, field: forms.Field) -> Any:
+    # Only the fields that are sent count: none of the others has a default of its own.
+    factory = list if isinstance(field, (TextsField, forms.MultipleChoiceField)) else str
+    return _annotate(field), Field(default_factory=factory, description=str(field.help_text))
+
+
+if TYPE_CHECKING:
+
+    class FilterFields(Body):
+        """Filters of runs in a body."""
+else:
+    FilterFields = create_model(
+        "FilterFields",
+        __base__=Body,
+        __doc__="Filters of runs. Only the fields that are sent count: none of the others has a default of its own.",
+        **{name: _declare(name, one.field) for name, one in RunFilters.base_filters.items()},
     )
-    flow: _Text = Field(default_factory=str, description="Only runs of the flow of this name.")
-    version: Annotated[int, Field(ge=1, le=999_999_999), WHOLE] = Field(
-        default_factory=int, description="Only runs of this version; only together with `flow`."
-    )
-    status: Annotated[list[_Status], Field(min_length=1), _AS_LIST] = Field(
-        default_factory=list, description="Only runs that have one of these statuses."
-    )
-    reason: _Reason = Field(default_factory=str, description="Only runs that ended for this reason.")
-    severity: _Severity = Field(
-        default_factory=str,
-        description="Only runs with an issue of at least this severity. With `audit` or `code`, all of them hold for "
-        "one and the same issue.",
-    )
-    audit: _Text = Field(default_factory=str, description="Only runs with an issue of the audit of this name.")
-    code: _Text = Field(default_factory=str, description="Only runs with an issue of this code.")
-    model: _Text = Field(default_factory=str, description="Only runs in which this model answered.")
-    label: _Labels = Field(
-        default_factory=list,
-        description="Only runs with this label; repeat the parameter for runs that have all of several labels.",
-    )
-    since: _Moment = Field(
-        default_factory=str,
-        alias="from",
-        description="Only runs that were created on this day, in UTC, or at this time, or later.",
-    )
-    until: _Moment = Field(
-        default_factory=str,
-        alias="to",
-        description="Only runs that were created on this day, in UTC, or at this time, or earlier.",
-    )
-    cost: Annotated[str, Field(pattern=r"^[0-9]{1,9}(\.[0-9]{1,8})?$")] = Field(
-        default_factory=str, description="Only runs that cost more USD than this."
-    )
-    tokens: Annotated[int, Field(ge=0, le=999_999_999_999_999), WHOLE] = Field(
-        default_factory=int, description="Only runs that used more tokens than this."
-    )
-    by: _Text = Field(default_factory=str, description="Only runs that the user of this name started.")
 
 
 FILTERS = list(describe_query(FilterFields))
@@ -113,7 +98,7 @@ def parse_filters(given: QueryDict, others: type[_Query]) -> tuple[RunFilters, _
 def parse_filter_fields(fields: FilterFields) -> RunFilters:
     """The filters in ``/filters`` of a body. Raises ``InvalidBody`` with what is wrong, each by its pointer."""
     query = QueryDict(mutable=True)
-    for name, value in fields.model_dump(exclude_unset=True, by_alias=True).items():
+    for name, value in fields.model_dump(exclude_unset=True).items():
         query.setlist(name, [str(one) for one in (value if isinstance(value, list) else [value])])
     filters, problems = _parse(query)
     if problems:

@@ -22,7 +22,7 @@ from django.views.decorators.http import require_safe
 
 from flows.models import Flow
 from runs.filter_fields import parse_run_number, shorten
-from runs.filters import PAGING, RunFilters, fetch_matching_runs
+from runs.filters import PAGING, PARAMETERS, RunFilters, fetch_matching_runs
 from runs.formatting import build_moment, format_budget, format_count, format_duration, format_moment
 from runs.history.issue_links import address_attempt, anchor_attempt
 from runs.history.texts import show_invisible
@@ -45,6 +45,10 @@ CONTINUED = ("found", "began")
 """Names in addresses of such a search: how many runs the page has already, and when it began, in seconds."""
 FRONT = ("q", "flow", "status")
 """Filters that are always in sight; the others are folded away."""
+LAID_OUT = frozenset(
+    (*FRONT, "severity", "audit", "code", "model", "from", "to", "cost", "tokens", "label", "by", "version")
+)
+"""Filters whose fields the template lays out; all others get a choice, or a field for text."""
 
 
 @require_safe
@@ -79,6 +83,7 @@ def load_run_list(query: Mapping[str, str], now: datetime) -> dict[str, Any]:
         "filters": filters,
         "problems": [*list_problems(filters, (*PAGING, *CONTINUED)), *paging_problems],
         "flows": flows,
+        "more_fields": [filters.form[name] for name in PARAMETERS if name not in LAID_OUT],
         "labels": [*filters.values.get("label", ()), ""],
         "statuses": [
             (word, status, link_runs(filters.to_query(status=status)), statuses == status)
