@@ -174,3 +174,20 @@ class DailyIssues(DailyCounts):
         indexes = [
             models.Index(fields=["flow", "audit", "code", "severity", "step", "day"], name="daily_issues_by_kind")
         ]
+
+
+class PurgedDay(models.Model):
+    """A day on which runs ended that retention deleted: it can't be counted again, and its daily rows stay."""
+
+    # Its own constraint begins with the flow.
+    flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="purged_days", db_index=False)
+    day = models.DateField(help_text="The day on which the runs ended, UTC.")
+
+    class Meta:
+        # Nobody changes it by hand.
+        default_permissions = ()
+        ordering = ["flow", "day"]
+        constraints = [models.UniqueConstraint(fields=["flow", "day"], name="purged_day_once")]
+
+    def __str__(self) -> str:
+        return f"{self.flow}, {self.day}"

@@ -26,7 +26,7 @@ from runs.audit_log.events import AuditAction, log_audit_event
 from runs.audit_log.sign_ins import ADDRESS, BROWSER, SINCE
 from runs.formatting import format_age, format_plural
 from runs.models import ApiToken, BrowserSession, TokenScope
-from runs.models.api_token import TokenState
+from runs.models.account import TokenState
 from runs.pages.access import confirm, get_user, require_sign_in
 from runs.pages.badges import Badge
 from runs.pages.input_form import FormProblem

@@ -1,10 +1,11 @@
-"""Tokens by which scripts sign in to the REST API. Only a hash of each is stored."""
+"""How users and scripts sign in: tokens for the REST API, of which a hash is stored, and identities at a provider."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import Any
 
+from django.conf import settings
 from django.db import models
 from knox.models import AbstractAuthToken, AuthTokenManager
 
@@ -91,3 +92,25 @@ class ApiToken(AbstractAuthToken):  # type: ignore[misc]  # knox ships no types
             case TokenState.EXPIRED:
                 return f"The token “{self.name}” has expired. Create a new one on the page “API tokens”."
         return ""
+
+
+class ProviderIdentity(models.Model):
+    """The person behind an account, as the provider tells people apart: by a subject that it gives to nobody else.
+
+    Addresses are given to others when somebody leaves; a subject never is.
+    """
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="provider_identities")
+    issuer = models.CharField(max_length=400)
+    subject = models.CharField(max_length=255)
+    linked_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        default_permissions = ()
+        constraints = [
+            models.UniqueConstraint(fields=["issuer", "subject"], name="one_account_of_a_subject"),
+            models.UniqueConstraint(fields=["issuer", "user"], name="one_subject_of_an_account"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.subject} of {self.issuer}"
