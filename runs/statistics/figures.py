@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
@@ -24,6 +24,7 @@ from runs.statistics.sums import (
     StepSums,
     last_days,
     share_of,
+    sum_by,
     sum_by_slot,
 )
 
@@ -43,7 +44,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
 }
 """What usage can be grouped by, with the columns of each."""
 
-_Key = TypeVar("_Key")
+_Key = TypeVar("_Key", bound=Hashable)
 _Row = TypeVar("_Row", bound=DailyCounts)
 
 
@@ -293,27 +294,18 @@ def compare_today(today: date, *, is_simulated: bool) -> Today:
 
 def sum_versions(days: Iterable[DayRuns]) -> dict[int, RunSums]:
     """Runs of each version, by its key."""
-    found: dict[int, list[RunSums]] = {}
-    for day in days:
-        found.setdefault(day.version_id, []).append(day.sums)
-    return {key: RunSums.join(sums) for key, sums in found.items()}
+    return sum_by((day.version_id, day.sums) for day in days)
 
 
 def sum_models(days: Iterable[DayRuns]) -> dict[tuple[str, bool], RunSums]:
     """Runs by the model that they ask and whether they ask several; the one with the most runs first."""
-    found: dict[tuple[str, bool], list[RunSums]] = {}
-    for day in days:
-        found.setdefault((day.model, day.has_several), []).append(day.sums)
-    sums = {key: RunSums.join(parts) for key, parts in found.items()}
+    sums = sum_by(((day.model, day.has_several), day.sums) for day in days)
     return dict(sorted(sums.items(), key=lambda item: (-item[1].runs, item[0][0])))
 
 
 def sum_groups(groups: Iterable[StepGroup], key: Callable[[StepGroup], _Key]) -> dict[_Key, StepSums]:
     """Attempts of the groups that have the same ``key``."""
-    found: dict[_Key, list[StepSums]] = {}
-    for group in groups:
-        found.setdefault(key(group), []).append(group.sums)
-    return {name: StepSums.join(sums) for name, sums in found.items()}
+    return sum_by((key(group), group.sums) for group in groups)
 
 
 def _group(rows: QuerySet[Any], keys: Sequence[str], columns: Iterable[str]) -> QuerySet[Any, Any]:

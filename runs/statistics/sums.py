@@ -6,7 +6,7 @@ Pure. A rate is a fraction of one; rates and means of nothing are None. Cancelle
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import date, timedelta
 from decimal import Decimal
@@ -308,16 +308,19 @@ def last_days(count: int, today: date) -> Period:
     return Period(today - timedelta(days=count - 1), today)
 
 
+_Key = TypeVar("_Key", bound=Hashable)
 _Sums = TypeVar("_Sums", bound=Spent)
+
+
+def sum_by(parts: Iterable[tuple[_Key, _Sums]]) -> dict[_Key, _Sums]:
+    """The sums of the parts that have the same key, such as a version."""
+    found: dict[_Key, list[_Sums]] = {}
+    for key, sums in parts:
+        found.setdefault(key, []).append(sums)
+    return {key: type(sums[0]).join(sums) for key, sums in found.items()}
 
 
 def sum_by_slot(period: Period, days: Iterable[tuple[date, _Sums]]) -> list[_Sums | None]:
     """The sums of each slot of the period; None where there is nothing."""
-    found: dict[int, list[_Sums]] = {}
-    for day, sums in days:
-        if (position := period.find_slot(day)) is not None:
-            found.setdefault(position, []).append(sums)
-    return [
-        type(found[position][0]).join(found[position]) if position in found else None
-        for position in range(len(period.slots))
-    ]
+    found = sum_by((period.find_slot(day), sums) for day, sums in days)
+    return [found.get(position) for position in range(len(period.slots))]
