@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import date
@@ -120,15 +119,12 @@ class TestBrokenRules:
     @pytest.mark.parametrize(
         ("rule", "fields", "words"),
         [
-            ("output.missing == 1", {}, "missing"),
             ("1 / 0 == 1", {}, "zero"),
             ("'yes'", {}, "the rule gave text; a rule gives true, false or a list."),
-            ("null", {}, "the rule gave null"),
             ("python:unknown", {}, "No audit is registered as “unknown”. Registered: none."),
             ("[{'severity': 'urgent'}]", {}, "it raised an issue whose “severity” is wrong"),
             ("[{'suggestions': [1]}]", {}, "it raised an issue whose “suggestions.0” is wrong"),
             ("false", {"message": "7"}, "its message gave an integer; a text is needed."),
-            ("false", {"message": "item.missing"}, ""),
             ("false", {"path": "['/a']"}, "its path gave a list; a text is needed."),
             ("false", {"message": "python:unknown"}, "No function is registered as “unknown”."),
         ],
@@ -210,15 +206,6 @@ class TestPythonAudits:
         assert issue == own.model_copy(update={"audit": "Cheap lines"})
         assert issue.added_fields == {"rate": 19, "near": None}
 
-    async def test_a_plain_function_leaves_the_event_loop_alone(self) -> None:
-        loop_went_on = threading.Event()
-
-        def check(output: Any) -> bool:
-            return loop_went_on.wait(timeout=10)
-
-        asyncio.get_running_loop().call_soon(loop_went_on.set)
-        assert (await run_python(check)).passed
-
     async def test_parts_of_a_typed_output_that_are_raised_become_fields_of_issues_as_with_cel(self) -> None:
         def check(output: Invoice) -> Any:
             return (line for line in output.lines if line.amount < 5)
@@ -286,10 +273,7 @@ class TestPythonFaults:
     async def test_what_can_be_no_issue_is_an_audit_error(self, finding: Any) -> None:
         assert_broken(await run_python(lambda output: finding), "")
 
-    async def test_a_circle_and_an_endless_generator_are_audit_errors(self) -> None:
-        circle: list[Any] = []
-        circle.append(circle)
-        assert_broken(await run_python(lambda output: {"circle": circle}), "")
+    async def test_an_endless_generator_is_an_audit_error(self) -> None:
         assert_broken(await run_python(lambda output: count()), "more than 1,000,000 elements")
 
     async def test_what_cannot_be_stored_is_cleaned_in_every_field(self) -> None:

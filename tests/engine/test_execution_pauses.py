@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from flows.engine.execution import ExecutionEnd
 from flows.engine.history import Attempt, History
-from flows.engine.planner import EndStatus, Wait, next_action
+from flows.engine.planner import Wait, next_action
 from flows.engine.plugins import Registry
-from flows.engine.result import RunResult
 from flows.engine.simulated_model import Fault, FaultKind, SimulatedModel
 from flows.engine.spec import AuditSpec
 from tests.engine.builders import (
@@ -67,29 +66,6 @@ class TestWaits:
         # When the moment has come, the run goes on from what was stored.
         end = await execute(self.FLOW, app, end.history, clock=FakeClock(wait.until), max_wait=6.9)
         assert outcomes(end.history) == ["errored", "passed"]
-
-
-class TestOutage:
-    async def test_every_run_outlives_half_a_minute_of_errors_and_half_a_minute_of_refusals(self) -> None:
-        for position in range(80):
-            clock = FakeClock(NOON + seconds(position / 4))
-            model = simulate(tool_1=[LONG])
-
-            async def provide(scope: Any, receive: Any, send: Any, *, clock: Any = clock, model: Any = model) -> None:
-                """Answer 500 for 30 seconds, then 429 without Retry-After for 30, then as a model does."""
-                elapsed = clock.now() - NOON
-                if elapsed >= seconds(60):
-                    await model(scope, receive, send)
-                    return
-                status = 500 if elapsed < seconds(30) else 429
-                await send({"type": "http.response.start", "status": status, "headers": []})
-                await send({"type": "http.response.body", "body": b"{}"})
-
-            flow, history = make_flow(audited(1)), make_history(run_id=f"run-{position}")
-            end = await execute(flow, provide, history, clock=clock)
-            assert end.finish is not None and end.finish.status is EndStatus.SUCCEEDED
-            result = RunResult.of(end.history, end.finish, names=["Step 1"])
-            assert (result.retries_used, len(result.results[1]) > 4) == (0, True)
 
 
 class TestStopping:

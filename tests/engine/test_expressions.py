@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import signal
 from asyncio.subprocess import Process
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -164,14 +162,6 @@ def test_extra_variables_are_those_of_one_evaluation() -> None:
         scope.evaluate(message)
 
 
-def test_evaluations_work_beside_each_other() -> None:
-    def work(number: int) -> list[Any]:
-        return [evaluate("output.n.distinct()[0]", output={"n": [number] * 3}) for _ in range(50)]
-
-    with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(work, range(4))) == [[number] * 50 for number in range(4)]
-
-
 SNIPPETS = st.sampled_from(
     [
         *("x", ")", "(", "]", "[", "{", "}", "+", "-", "?", ":", ",", ".", "!", "=", "1", "\n", "'a'", '"', "é", "//"),
@@ -304,19 +294,3 @@ class TestProcesses:
             with pytest.raises(asyncio.CancelledError):
                 await evaluation
             assert process.returncode == -signal.SIGKILL
-
-    def test_it_is_stopped_in_a_daemonic_process_too(self) -> None:
-        context = multiprocessing.get_context("spawn")
-        queue = context.Queue()
-        process = context.Process(target=report_explosion, args=(queue,), daemon=True)
-        process.start()
-        assert "took longer than 0.3 s" in queue.get(timeout=60)
-        process.join(timeout=30)
-
-
-def report_explosion(queue: Any) -> None:
-    """Evaluate in a process that may have no children of its own by ``multiprocessing``."""
-    try:
-        asyncio.run(evaluate_expression(EXPLOSIVE, {"output": lines(30)}, timeout=0.3))
-    except ExpressionTimeout as error:
-        queue.put(str(error))

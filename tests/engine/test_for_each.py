@@ -13,15 +13,14 @@ from hypothesis import strategies as st
 from flows.engine import cel_evaluation
 from flows.engine.cel_evaluation import NEEDS_PROCESS, Scope
 from flows.engine.evaluation import Evaluator
-from flows.engine.expression_paths import find_field_warnings, parse_output_path
+from flows.engine.expression_paths import find_field_warnings
 from flows.engine.expressions import FIELD_VARIABLES, ITEM_VARIABLES, parse_expression
 from flows.engine.history import Issue
 from flows.engine.judging import MAX_ISSUES, is_judged_in_python, run_audit
 from flows.engine.plugins import Registry
 from flows.engine.spec import AuditSpec
-from flows.engine.spec_check import check_spec, find_warnings
 from tests.engine.audit_parts import assert_broken, make_evaluator, run_rule
-from tests.engine.builders import INVOICE, make_flow, make_step
+from tests.engine.builders import INVOICE, make_step
 
 CHEAP = "item.amount > 100.0"
 
@@ -184,41 +183,6 @@ async def test_all_elements_together_take_no_longer_than_one_expression() -> Non
 
 
 class TestChecks:
-    @staticmethod
-    def check(**fields: Any) -> dict[str, str]:
-        audit = {"name": "A", "rule": "item.amount > 0.0", "for_each": "output.lines", **fields}
-        registry = Registry()
-        registry.audit("check")(lambda output: True)
-        registry.function("describe")(lambda item, index: "")
-        spec = make_flow(make_step(output_schema=INVOICE, audits=(AuditSpec(**audit),)))
-        return {
-            problem.path.removeprefix("/steps/0/audits/0"): problem.message for problem in check_spec(spec, registry)
-        }
-
-    @pytest.mark.parametrize(
-        ("fields", "path", "words"),
-        [
-            ({}, "", ""),
-            ({"message": "item.text + string(index)", "path": "'/' + string(index)"}, "", ""),
-            ({"message_template": "{item.text} {index}", "suggestions": "python:describe"}, "", ""),
-            ({"for_each": "item.parts"}, "/for_each", "Unknown variable “item”"),
-            ({"for_each": "output."}, "/for_each", "Line 1"),
-            ({"for_each": "python:nothing"}, "/for_each", "No function is registered as “nothing”."),
-            ({"rule": "python:check"}, "/rule", "A rule beside for_each is CEL"),
-            ({"rule": "previous == 1"}, "/rule", "Available here: index, input, item, output, steps"),
-            ({"for_each": None}, "/rule", "Unknown variable “item”"),
-            ({"for_each": None, "rule": "true", "message": "string(index)"}, "/message", "Unknown variable “index”"),
-            ({"for_each": None, "rule": "true", "message_template": "{index}"}, "/message_template", "“index”"),
-            ({"for_each": None, "rule": "true", "suggestions": "python:describe"}, "/suggestions", "“index”"),
-        ],
-    )
-    def test_item_and_index_are_known_where_there_is_a_list_to_go_through(
-        self, fields: dict[str, Any], path: str, words: str
-    ) -> None:
-        problems = self.check(**fields)
-        assert list(problems) == ([path] if path else [])
-        assert words in problems.get(path, "")
-
     @pytest.mark.parametrize(
         ("field", "text", "for_each", "words"),
         [
@@ -235,24 +199,3 @@ class TestChecks:
     def test_warnings_know_the_type_of_an_item(self, field: str, text: str, for_each: str, words: str) -> None:
         found = find_field_warnings(field, text, step=1, schemas={1: INVOICE}, rule="true", for_each=for_each)
         assert [words in warning.message for warning in found] == ([True] if words else [])
-
-    def test_warnings_of_a_flow_have_them_too(self) -> None:
-        audit = AuditSpec(name="A", for_each="output.lines", rule="item.amuont > 0.0", message="item.text")
-        (warning,) = find_warnings(make_flow(make_step(output_schema=INVOICE, audits=(audit,))))
-        assert warning.path == "/steps/0/audits/0/rule"
-
-    @pytest.mark.parametrize(
-        ("text", "path"),
-        [
-            ("output.clauses", ("clauses",)),
-            (" output . risks[0] . parts ", ("risks", "0", "parts")),
-            ("output['a'].b", ("a", "b")),
-            ("input.clauses", None),
-            ("output.clauses.filter(c, true)", None),
-            ("output.clauses + output.other", None),
-            ("size(output.clauses)", None),
-            ("python:list", None),
-        ],
-    )
-    def test_a_path_into_the_output_is_known_as_one(self, text: str, path: Any) -> None:
-        assert parse_output_path(text) == path

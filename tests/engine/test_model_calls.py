@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,7 +18,6 @@ from flows.engine.spec import ModelSettings
 from flows.engine.spec_check import check_spec, prepare_spec
 from tests.engine.builders import make_flow, make_history, make_step
 from tests.engine.executions import execute
-from tests.engine.model_server import ModelServer
 from tests.engine.test_call_gate import Gate
 
 OPENAI = Providers(Provider(api_key="sk-1"))
@@ -191,24 +189,6 @@ class TestSettings:
         assert ("parallel_tool_calls" in request) is is_one_call
 
 
-class Listener:
-    """A simulated model that keeps the headers it is sent."""
-
-    def __init__(self, key: str) -> None:
-        self.model = SimulatedModel(api_keys={key})
-        self.headers: list[dict[str, str]] = []
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        self.headers.append({name.decode(): value.decode() for name, value in scope["headers"]})
-        await self.model(scope, receive, send)
-
-
-@pytest.fixture
-def house() -> Iterator[ModelServer]:
-    with ModelServer() as server:
-        yield server
-
-
 class TestProviders:
     FLOW = make_flow(make_step(1, model="gpt-4.1"), make_step(2, model="house:gpt-4.1-mini"))
 
@@ -255,26 +235,6 @@ class TestProviders:
     )
     def test_openai_s_own_servers_are_known_by_their_address(self, base_url: str, is_openai: bool) -> None:
         assert Provider(base_url=base_url).is_openai is is_openai
-
-    async def test_each_step_reaches_its_own_provider_with_its_own_key_and_headers(
-        self, model_server: ModelServer, house: ModelServer
-    ) -> None:
-        first, second = Listener("key-1"), Listener("key-2")
-        model_server.app, house.app = first, second
-        provider = Provider("house", house.base_url, "key-2", Api.RESPONSES, {"X-Team": "tea"})
-        async with (
-            OpenAIClient(api_key="key-1", base_url=model_server.base_url) as client,
-            OpenAIClient.for_provider(provider) as other,
-        ):
-            result = await run_flow(self.FLOW, {"topic": "tea"}, client=client, clients={"house": other})
-        assert result.passed
-        assert [(call.body["model"], call.status) for call in first.model.calls] == [("gpt-4.1", 200)]
-        assert [(call.body["model"], call.status) for call in second.model.calls] == [("gpt-4.1-mini", 200)]
-        assert "input" in second.model.calls[0].body
-        assert [headers.get("x-team") for headers in (*first.headers, *second.headers)] == [None, "tea"]
-        assert [step.attempts[0].model for step in result.steps] == [None, "gpt-4.1", "house:gpt-4.1-mini"]
-        # Neither address is one that the price list knows.
-        assert [step.attempts[0].usage.unpriced for step in result.steps] == [0, 1, 1]
 
     async def test_limits_and_prices_know_the_provider(self) -> None:
         asked: list[tuple[str, str]] = []

@@ -14,8 +14,7 @@ from flows.engine.openai_client import simulated_client
 from flows.engine.plugins import Registry
 from flows.engine.providers import Api
 from flows.engine.redaction import MARK, PATTERNS, Redactor, redact_input
-from flows.engine.running import run_flow
-from flows.engine.spec import AuditSpec, ModelSettings
+from flows.engine.spec import AuditSpec
 from tests.engine.builders import MemoryRecorder, make_attempt, make_flow, make_history, make_step
 from tests.engine.executions import execute, make_execution, outcomes, simulate
 
@@ -254,11 +253,3 @@ class TestAttempts:
         end = await execute(flow, None, make_history(input={"name": "Rumpelstilz"}), recorder=recorder)
         assert end.finish is not None and "Rumpelstilz" not in end.finish.sentence
         assert recorder.records[-1].finish == end.finish
-
-
-async def test_a_script_gets_a_result_that_it_can_keep() -> None:
-    client = simulated_client(simulate(tool_1=[{"text": SECRET}]))
-    defaults = ModelSettings(model="gpt-4.1")
-    flow = make_flow(redact=("/customer",))
-    result = await run_flow(flow, INPUT, client=client, defaults=defaults, registry=Registry())
-    assert SECRET not in json.dumps(result.to_document(), ensure_ascii=False, default=str)
