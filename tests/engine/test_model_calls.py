@@ -124,7 +124,8 @@ class TestApi:
         assert refuse(ONLY_RESPONSES, **settings) == refuse(OPENAI, **settings) == []
 
     def test_a_provider_of_responses_is_asked_by_nothing_else(self) -> None:
-        assert "input" in ask("llama-3.3-70b", ONLY_RESPONSES)
+        request = ask("llama-3.3-70b", ONLY_RESPONSES)
+        assert ("input" in request, request["store"]) == (True, False)
 
 
 class TestSettings:

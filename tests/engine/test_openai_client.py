@@ -162,18 +162,6 @@ async def test_a_request_that_is_no_json_is_not_sent(content: Any) -> None:
     assert app.call_count == 0
 
 
-@pytest.mark.parametrize("over_tcp", [False, True])
-def test_one_client_serves_several_event_loops(over_tcp: bool, model_server: ModelServer) -> None:
-    app = model_server.app
-    client = OpenAIClient(api_key=KEY, base_url=model_server.base_url) if over_tcp else simulated_client(app)
-    with asyncio.Runner() as first, asyncio.Runner() as second:
-        for runner in (first, second, first, second):
-            runner.run(send(client))
-        for runner in (first, second):
-            runner.run(client.close())
-    assert app.call_count == 4
-
-
 def count_open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
