@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from flows.engine import Script, SimulatedModel
-from flows.flow_file import parse_flow
 from tests.databases import share_sqlite_template
 from tests.engine.model_server import ModelServer
 from tests.processes import ROOT, clean_environment, run_python, start_python
@@ -62,11 +61,6 @@ def installation(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> In
     return Installation(tmp_path, share_sqlite_template(tmp_path_factory))
 
 
-def read_code(page: str) -> str:
-    """The commands of a page, but for those whose fence says that they are for somebody else."""
-    return "".join(code for info, code in find_blocks(page, "sh") if not info)
-
-
 def run_script(code: str, folder: Path, **environment: str) -> str:
     """What a script prints that finds the modules of the folder, in a process that has no Django configured."""
     found = {**clean_environment(), "PYTHONPATH": f"{ROOT}:{folder}", **environment}
@@ -98,21 +92,6 @@ def test_the_script_of_the_readme_runs_against_a_server(tmp_path: Path) -> None:
     issues = ["attempt 1: A haiku has 3 lines, this one has 2.", "attempt 1: Name the sea."]
     assert printed == ["All steps passed.", *lines, *issues]
     assert app.call_count == 2
-
-
-@pytest.mark.nightly
-def test_flow_files_come_out_and_go_in_again_and_a_copy_of_the_database_is_put_back(installation: Installation) -> None:
-    ((_, example),) = find_blocks("docs/flow-files.md", "yaml")
-    spec = parse_flow(example)
-    for description in (spec.description, "Another one."):
-        (installation.folder / "flow.yaml").write_text(json.dumps({**spec.to_document(), "description": description}))
-        installation.run("python manage.py import_flow flow.yaml --make-live")
-    printed = installation.run(read_code("docs/flow-files.md"))
-    assert f"name: {spec.name}\n" in printed and "unchanged, version" in printed
-    (installation.folder / "srv/backups").mkdir(parents=True)
-    printed = installation.run(read_code("docs/backup.md").replace("/srv/", f"{installation.folder}/srv/"))
-    assert "Restored: " in printed
-    assert list((installation.folder / "var").glob("*.before-*"))
 
 
 PLUGIN_CHECK = """

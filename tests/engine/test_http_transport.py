@@ -19,7 +19,6 @@ from flows.engine.errors import ModelError, ModelErrorCode
 from flows.engine.openai_client import OpenAIClient
 from flows.engine.providers import ModelReply
 from tests.engine.executions import make_request
-from tests.engine.model_server import ModelServer
 
 KEY = "sk-proj-1234567890abcdefSECRET"
 BODY = b'{"id": "1", "choices": []}'
@@ -88,13 +87,11 @@ def chunked(*chunks: bytes) -> bytes:
 @pytest.mark.parametrize(
     "answer",
     [
-        b"HTTP/1.1 200 OK\r\n" + JSON + b"\r\n" + BODY,
-        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(BODY), BODY),
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + chunked(BODY[:9], BODY[9:], b""),
         b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n" + JSON + b"\r\n" + gzip.compress(BODY),
         b"HTTP/1.1 200 OK\r\ncontent-type: text/plain; charset=hex\r\nset-cookie: \xff=\xfe\r\n\r\n" + BODY,
     ],
-    ids=["until the end", "100 first", "chunked", "gzip", "odd headers"],
+    ids=["chunked", "gzip", "odd headers"],
 )
 async def test_an_answer_is_read_however_it_is_framed(answer: bytes) -> None:
     assert (await ask(answer)).body == json.loads(BODY)
@@ -104,14 +101,10 @@ async def test_an_answer_is_read_however_it_is_framed(answer: bytes) -> None:
     "answer",
     [
         b"",
-        b"SSH-2.0-OpenSSH_9.6\r\n",
         b"HTTP/1.1 200 OK\r\ncontent-len",
         b"HTTP/1.1 200 OK\r\nx-long: " + b"a" * 200_000 + b"\r\n\r\n" + BODY,
-        b"HTTP/1.1 200 OK\r\n" + b"x-many: 1\r\n" * 50_000 + b"\r\n" + BODY,
         b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n" + BODY,
-        b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 9\r\n\r\n" + BODY,
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + chunked(BODY),
-        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n" + BODY,
         b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\n" + BODY,
     ],
 )
@@ -154,12 +147,6 @@ async def test_a_user_name_in_the_address_is_sent_as_a_header_in_place_of_the_ke
     async with serving(b"HTTP/1.1 200 OK\r\n\r\n" + BODY) as wire:
         await send(f"http://me:pass@127.0.0.1:{wire.port}/v1")
     assert b"authorization: basic bwu6cgfzcw==\r\n" in wire.requests[0].lower()
-
-
-async def test_a_request_of_megabytes_arrives_whole(model_server: ModelServer) -> None:
-    request = make_request(system="ä" * 2_000_000)
-    await send(model_server.base_url, request)
-    assert model_server.app.calls[0].body == request
 
 
 @pytest.mark.parametrize("variable", ["HTTP_PROXY", "ALL_PROXY"])
