@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from django.db import InterfaceError, InternalError, OperationalError, connection, transaction
+from django.utils import timezone
 
 from flows.engine.history import Outcome
 from runs import rollup
@@ -33,7 +34,7 @@ pytestmark = pytest.mark.sql
 
 def make_ended(count: int, **fields: Any) -> list[int]:
     version = make_version()
-    return [make_run(version, status="succeeded", ended_at=NOON, **fields).pk for _ in range(count)]
+    return [make_run(version, status="succeeded", ended_at=timezone.now(), **fields).pk for _ in range(count)]
 
 
 def count_counted() -> int:
