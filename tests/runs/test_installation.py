@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Iterable
 from contextlib import closing
@@ -21,6 +22,7 @@ from runs.access_groups import ACCESS_GROUPS, create_groups
 from runs.checks import TAG
 from runs.models.run import in_future
 from runs.models.worker import SILENCE
+from tests.databases import share_sqlite_template
 from tests.runs.builders import make_worker
 from tests.site.test_settings import start_command
 
@@ -78,8 +80,10 @@ class TestGroups:
         assert read_permissions(viewer) == ACCESS_GROUPS["Viewer"] - {"runs.view_worker"}
 
 
-def test_a_new_database_gets_all_groups_and_an_older_one_is_refused_with_one_sentence(tmp_path: Path) -> None:
-    assert start_command("migrate", "--verbosity", "0", data_dir=tmp_path).returncode == 0
+def test_a_new_database_gets_all_groups_and_an_older_one_is_refused_with_one_sentence(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    shutil.copy(share_sqlite_template(tmp_path_factory), tmp_path / "toolflow.sqlite3")
     with closing(sqlite3.connect(tmp_path / "toolflow.sqlite3")) as database, database:
         rows = database.execute(
             "SELECT g.name, c.app_label || '.' || p.codename FROM auth_group g "

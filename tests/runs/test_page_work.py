@@ -19,7 +19,7 @@ from django.test import Client
 
 from runs.models import Run
 from runs.pages import overview
-from runs.seeding import seed_history
+from runs.seeding import seed_history, storing
 
 pytestmark = [
     pytest.mark.django_db,
@@ -118,8 +118,9 @@ def measure_count() -> int:
 
 
 def test_no_page_works_more_because_there_is_more_history(viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    # The smaller history has fewer failed runs than the overview samples.
+    # The smaller history has fewer failed runs than the overview samples. Each course is a run of the engine.
     monkeypatch.setattr(overview, "SAMPLE_SIZE", 2)
+    monkeypatch.setattr(storing, "COURSES", 6)
     seed_history(runs=FEW, until=NOON, days=DAYS)
     few, few_counted = measure_pages(viewer), measure_count()
     # Created after the others, all within an hour.

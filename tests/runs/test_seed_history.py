@@ -18,6 +18,12 @@ pytestmark = pytest.mark.django_db
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 
+@pytest.fixture(autouse=True)
+def _few_courses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is a run of the engine."""
+    monkeypatch.setattr(storing, "COURSES", 6)
+
+
 def test_it_has_what_real_history_has_and_its_statistics_are_what_a_recount_finds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
