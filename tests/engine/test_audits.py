@@ -17,15 +17,7 @@ from pydantic import BaseModel
 from flows.engine.history import Issue, Severity
 from flows.engine.judging import MAX_ISSUES
 from flows.engine.message_template import MAX_VALUE_LENGTH, parse_template
-from tests.engine.audit_parts import (
-    OUTPUT,
-    AuditResult,
-    assert_broken,
-    run_python,
-    run_rule,
-    run_typed,
-    the_issue,
-)
+from tests.engine.audit_parts import OUTPUT, AuditResult, assert_broken, run_python, run_rule, run_typed, the_issue
 
 
 def found(description: str = "The audit “Cheap lines” did not pass.", **fields: Any) -> Issue:

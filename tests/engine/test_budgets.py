@@ -12,14 +12,7 @@ from flows.engine.planner import Action, Call, Compute, EndReason, EndStatus, Fi
 from flows.engine.running import run_flow
 from flows.engine.spec import FlowSpec, ModelSettings
 from flows.engine.spec_check import find_warnings
-from tests.engine.builders import (
-    MemoryRecorder,
-    make_attempt,
-    make_flow,
-    make_history,
-    make_step,
-    make_usage,
-)
+from tests.engine.builders import MemoryRecorder, make_attempt, make_flow, make_history, make_step, make_usage
 from tests.engine.executions import LONG, SHORT, audited, execute, simulate
 
 

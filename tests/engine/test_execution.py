@@ -18,15 +18,7 @@ from flows.engine.planner import EndReason, EndStatus
 from flows.engine.plugins import Registry
 from flows.engine.simulated_model import Fault, FaultKind, SimulatedModel
 from flows.engine.spec import AuditSpec
-from tests.engine.builders import (
-    NOON,
-    FakeClock,
-    MemoryRecorder,
-    make_flow,
-    make_history,
-    make_step,
-    seconds,
-)
+from tests.engine.builders import NOON, FakeClock, MemoryRecorder, make_flow, make_history, make_step, seconds
 from tests.engine.executions import LONG, SHORT, audited, execute, make_execution, outcomes, simulate
 
 

@@ -16,15 +16,7 @@ from flows.engine.planner import Wait, next_action
 from flows.engine.plugins import Registry
 from flows.engine.simulated_model import Fault, FaultKind, SimulatedModel
 from flows.engine.spec import AuditSpec
-from tests.engine.builders import (
-    NOON,
-    FakeClock,
-    MemoryRecorder,
-    make_flow,
-    make_history,
-    make_step,
-    seconds,
-)
+from tests.engine.builders import NOON, FakeClock, MemoryRecorder, make_flow, make_history, make_step, seconds
 from tests.engine.executions import LENGTH, LONG, SHORT, audited, cut, execute, make_execution, outcomes, simulate
 
 

@@ -16,14 +16,7 @@ from flows.engine.prompt import CURRENT_STEP_HEADING, build_own_message, build_r
 from flows.engine.providers import Api
 from flows.engine.redaction import MARK
 from flows.engine.spec_check import check_spec
-from tests.engine.builders import (
-    MemoryRecorder,
-    make_attempt,
-    make_flow,
-    make_history,
-    make_issue,
-    make_step,
-)
+from tests.engine.builders import MemoryRecorder, make_attempt, make_flow, make_history, make_issue, make_step
 from tests.engine.executions import LONG, SHORT, audited, execute, simulate
 
 INPUT = {"party": "Müller & Söhne", "lines": [{"n": 1, "_id": 7}], "note": None, "größe": 1.5, "ok": True}

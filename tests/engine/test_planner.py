@@ -11,16 +11,7 @@ from hypothesis import strategies as st
 
 from flows.engine.errors import ModelErrorCode
 from flows.engine.history import Attempt, Outcome
-from flows.engine.planner import (
-    MAX_BACKOFF,
-    Call,
-    Compute,
-    EndReason,
-    EndStatus,
-    Finish,
-    Wait,
-    next_action,
-)
+from flows.engine.planner import MAX_BACKOFF, Call, Compute, EndReason, EndStatus, Finish, Wait, next_action
 from tests.engine.builders import (
     NOON,
     make_attempt,
@@ -55,42 +46,53 @@ class TestOrder:
 
 
 class TestRetries:
-    @pytest.mark.parametrize("outcome", ["failed", "invalid"])
-    def test_an_output_that_did_not_pass_is_tried_again_at_once(self, outcome: str) -> None:
-        assert next_action(TWO_STEPS, make_history(make_attempt(1, outcome=outcome))) == Call(step=1, number=2)
+    """Only outputs that did not pass use up tries; what was cut off or got no answer decides nothing."""
 
-    def test_three_retries_are_the_default_so_a_step_has_four_attempts(self) -> None:
-        failed = [make_attempt(1, number, "failed") for number in (1, 2, 3, 4)]
-        assert next_action(TWO_STEPS, make_history(*failed[:3])) == Call(step=1, number=4)
-        assert finish(next_action(TWO_STEPS, make_history(*failed))).blocking == (1, 4)
+    @staticmethod
+    def plan(max_retries: int, outcomes: str) -> object:
+        attempts = (make_attempt(1, number, outcome) for number, outcome in enumerate(outcomes.split(), start=1))
+        return next_action(make_flow(make_step(max_retries=max_retries), make_step(2)), make_history(*attempts))
 
-    def test_transport_errors_use_up_no_tries(self) -> None:
-        flow = make_flow(make_step(max_retries=1))
-        attempts = [make_attempt(1, number, "errored") for number in (1, 2, 3)]
-        attempts += [make_attempt(1, 4, "failed"), make_attempt(1, 5, "errored")]
-        assert wait(next_action(flow, make_history(*attempts))).then == Call(step=1, number=6)
-        end = finish(next_action(flow, make_history(*attempts, make_attempt(1, 6, "invalid"))))
-        assert (end.status, end.reason, end.blocking) == (EndStatus.FAILED, EndReason.STEP_FAILED, (1, 6))
-        assert "did not pass in 2 attempts" in end.sentence
+    @pytest.mark.parametrize(
+        ("max_retries", "outcomes", "number"),
+        [
+            (3, "failed", 2),
+            (3, "invalid", 2),
+            (3, "failed failed failed", 4),
+            (1, "interrupted failed interrupted", 4),
+            (0, "interrupted", 2),
+            (0, "cancelled", 2),
+        ],
+    )
+    def test_a_step_is_tried_again_at_once_while_it_has_tries_left(
+        self, max_retries: int, outcomes: str, number: int
+    ) -> None:
+        assert self.plan(max_retries, outcomes) == Call(step=1, number=number)
 
-    def test_interrupted_attempts_are_not_counted_as_retries(self) -> None:
-        flow = make_flow(make_step(max_retries=1))
-        history = make_history(
-            make_attempt(1, 1, "interrupted"), make_attempt(1, 2, "failed"), make_attempt(1, 3, "interrupted")
-        )
-        assert next_action(flow, history) == Call(step=1, number=4)
+    def test_calls_without_an_answer_are_made_again_after_a_wait(self) -> None:
+        assert wait(self.plan(1, "errored errored errored failed errored")).then == Call(step=1, number=6)
 
-    @pytest.mark.parametrize("outcome", ["interrupted", "cancelled"])
-    def test_an_attempt_that_was_cut_off_never_decides(self, outcome: str) -> None:
-        flow = make_flow(make_step(max_retries=0))
-        assert next_action(flow, make_history(make_attempt(1, 1, outcome))) == Call(step=1, number=2)
-        end = finish(next_action(flow, make_history(make_attempt(1, 1, "failed"), make_attempt(1, 2, outcome))))
-        assert (end.status, end.blocking) == (EndStatus.FAILED, (1, 1))
+    @pytest.mark.parametrize(
+        ("max_retries", "outcomes", "blocking", "tries"),
+        [
+            (3, "failed failed failed failed", 4, "4 attempts"),
+            (1, "errored errored failed errored invalid", 5, "2 attempts"),
+            (0, "failed interrupted", 1, "1 attempt:"),
+            (0, "failed cancelled", 1, "1 attempt:"),
+        ],
+    )
+    def test_a_step_without_a_try_left_fails_the_run(
+        self, max_retries: int, outcomes: str, blocking: int, tries: str
+    ) -> None:
+        end = finish(self.plan(max_retries, outcomes))
+        assert (end.status, end.reason, end.blocking) == (EndStatus.FAILED, EndReason.STEP_FAILED, (1, blocking))
+        assert f"did not pass in {tries}" in end.sentence
 
-    def test_a_pass_on_the_last_try_counts(self) -> None:
-        flow = make_flow(make_step(max_retries=1))
-        history = make_history(make_attempt(1, 1, "failed"), make_attempt(1, 2, "passed"))
-        assert finish(next_action(flow, history)).status is EndStatus.SUCCEEDED
+    def test_three_retries_are_the_default_and_a_pass_on_the_last_try_counts(self) -> None:
+        failed = [make_attempt(1, number, "failed") for number in (1, 2, 3)]
+        assert next_action(TWO_STEPS, make_history(*failed)) == Call(step=1, number=4)
+        assert next_action(TWO_STEPS, make_history(*failed, make_attempt(1, 4))) == Call(step=2, number=1)
+        assert finish(next_action(TWO_STEPS, make_history(*failed, make_attempt(1, 4, "failed")))).blocking == (1, 4)
 
 
 class TestVerdicts:

@@ -11,13 +11,7 @@ from flows.engine.errors import SpecError
 from flows.engine.expression_paths import find_field_warnings
 from flows.engine.plugins import Registry
 from flows.engine.spec import AuditSpec, FlowSpec, ModelSettings
-from flows.engine.spec_check import (
-    MAX_PATH_WARNINGS,
-    check_spec,
-    find_warnings,
-    freeze_schemas,
-    prepare_spec,
-)
+from flows.engine.spec_check import MAX_PATH_WARNINGS, check_spec, find_warnings, freeze_schemas, prepare_spec
 from flows.engine.typed_output import schema_of_type
 from tests.engine.builders import INVOICE, TEXT_SCHEMA, closed, make_flow, make_step
 

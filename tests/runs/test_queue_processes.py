@@ -4,25 +4,16 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from typing import Any
-from uuid import uuid4
 
 import pytest
-import redis
 from django.core.management import CommandError
-from django_q.brokers.redis_broker import Redis as RedisBroker
 from django_q.signing import SignedPackage
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
-from runs import queue
 from runs.management.commands import run_worker
-from runs.observability import log_events
 from runs.queue import StopFlag
 from runs.queue_processes import dispatcher, process_tree, supervisor, worker_process
-from tests.runs.gateway import Gateway
 
 
 @pytest.fixture
@@ -41,39 +32,6 @@ def channel(monkeypatch: pytest.MonkeyPatch) -> Iterator[worker_process.TaskChan
     yield channel
     channel._reader.close()
     channel._writer.close()
-
-
-@pytest.mark.django_db
-def test_a_broker_that_is_away_is_told_once_and_when_it_is_back(
-    redis_url: str,
-    settings: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    django_capture_on_commit_callbacks: Callable[..., AbstractContextManager[Any]],
-) -> None:
-    def wake_thrice() -> None:
-        for _ in range(3):
-            with django_capture_on_commit_callbacks(execute=True):
-                queue.wake_worker()
-
-    settings.Q_CLUSTER = {"name": "test", "redis": {}}
-    monkeypatch.setattr(queue, "_outage", log_events.Outage("The queue's broker"))
-    with Gateway(redis_url) as gateway:
-        broker = RedisBroker(f"test-{uuid4().hex}")
-        broker.connection = redis.Redis(port=gateway.port, db=11, retry=Retry(NoBackoff(), 0))
-        monkeypatch.setattr(queue, "get_broker", lambda: broker)
-        for _ in range(2):
-            wake_thrice()
-            gateway.open()
-            wake_thrice()
-            assert broker.queue_size() == 1
-            gateway.close()
-        gateway.open()
-        broker.delete_queue()
-        broker.connection.close()
-    told = [record.getMessage() for record in caplog.records if record.name == log_events.__name__]
-    assert ["can't be reached" in message for message in told] == [True, False, True, False]
-    assert ["answers again" in message for message in told] == [False, True, False, True]
 
 
 def test_a_worker_started_with_nohup_outlives_its_terminal(draining: StopFlag) -> None:
