@@ -60,5 +60,5 @@ OPENAPI: dict[str, Any] = {
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "SWAGGER_UI_SETTINGS": {"deepLinking": True, "validatorUrl": None},
-    "POSTPROCESSING_HOOKS": ["runs.api.openapi.complete_schema"],
+    "POSTPROCESSING_HOOKS": ["runs.api.documentation.complete_schema"],
 }

@@ -5,7 +5,7 @@ from django.contrib import admin
 from django.contrib.auth.views import LogoutView
 from django.urls import include, path, re_path
 
-from runs.api.fallback import show_nothing
+from runs.api.base import show_nothing
 from runs.health import show_alive, show_ready
 from runs.metrics import show_metrics
 from toolflow_site.sign_in import check_one_at_a_time, sign_in

@@ -1,29 +1,32 @@
 """What all endpoints share: an operation is declared once, its query and body are parsed, its answer is written.
 
     class FlowDetail(ApiView):
-        @operation("getFlow", "Read a flow", tag="Flows", requires=READ_FLOWS, answers={200: Flow}, problems=[404])
-        def get(self, request: Request, name: str) -> Flow:
+        @operation("getFlow", "Read a flow", READ_FLOWS, tag="Flows")
+        def get(self, request: Request, name: str, query: FlowQuery) -> Flow:
             '''With the definition of its live version.'''
 
-The docstring of the method is the description in the reference. What a method returns is a model, or a ``Response``
-with a model where status or headers matter.
+The docstring of the method is the description in the reference. ``query``, ``body`` and the answer are models; a method
+gives a ``Response`` with a model where status or headers matter.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC
 from functools import wraps
 from http import HTTPStatus
-from typing import IO, Any, TypeVar, get_origin
+from typing import IO, Any, TypeVar, get_origin, get_type_hints
 
 from django.conf import settings
 from django.core.handlers.asgi import ASGIRequest
-from django.http import Http404, HttpRequest, QueryDict
+from django.http import Http404, HttpRequest, HttpResponseNotModified, QueryDict
 from django.http.response import HttpResponseBase
 from django.utils import timezone
 from django.utils.cache import patch_cache_control
+from django.utils.http import parse_etags, quote_etag
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
@@ -39,20 +42,46 @@ from rest_framework.views import APIView
 from flows.engine.errors import Problem
 from flows.engine.json_values import describe_type, parse_json
 from runs.api.access import READ_METHODS, ApiTokenAuthentication, RequestQuota, Requirement, ScopePermission
-from runs.api.conditions import make_tag, not_modified
 from runs.api.problems import MEDIA_TYPE as PROBLEM
 from runs.api.problems import ApiProblem, InvalidBody, InvalidQuery, handle_exception, list_problems
-from runs.api.schemas.problems import describe_problems
 from runs.documents.base import Body, Model, Page, Query
 from runs.paging import MAX_NUMBER
 
 _Query = TypeVar("_Query", bound=Query)
 _Body = TypeVar("_Body", bound=Body)
-_Page = TypeVar("_Page", bound=Page)
 
-ETAG = OpenApiParameter(
-    "ETag", str, OpenApiParameter.HEADER, description="Stands for exactly this answer.", response=[200]
+# ---------------------------------------------------------------------------------------------------------------------
+# Headers of several operations
+
+
+def header(name: str, kind: Any, description: str, *statuses: int) -> OpenApiParameter:
+    """A header of requests, or of answers with one of ``statuses``."""
+    return OpenApiParameter(name, kind, OpenApiParameter.HEADER, description=description, response=list(statuses))
+
+
+ETAG = header("ETag", str, "Stands for exactly this answer.", 200)
+IDEMPOTENCY_KEY = header(
+    "Idempotency-Key",
+    {"type": "string", "minLength": 1, "maxLength": 255},
+    "A text of your own, such as a UUID. A repeated request with the same key and body gets the answer of the first "
+    "one for 24 hours; the same key with another body is refused with 409.",
 )
+REPLAYED = header(
+    "Idempotency-Replayed",
+    {"type": "string", "enum": ["true"]},
+    "The answer is that to an earlier request with the same key.",
+    200,
+    201,
+    202,
+)
+IF_MATCH = header(
+    "If-Match",
+    str,
+    "The `ETag` of the last read; if the resource has changed since, the request is refused (412). For a "
+    "flow, the digest of its latest version in double quotes is accepted, too.",
+)
+LOCATION = header("Location", OpenApiTypes.URI, "The address of what was created.", 201)
+RETRY_AFTER = header("Retry-After", int, "Seconds after which it may be read again.", 202)
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Operations
@@ -61,12 +90,11 @@ ETAG = OpenApiParameter(
 def operation(
     name: str,
     summary: str,
+    requires: Requirement | None,
     *,
     tag: str,
-    requires: Requirement | None,
-    query: type[Query] | None = None,
-    body: type[Body] | Mapping[str, Any] | None = None,
-    answers: Mapping[Any, Any],
+    body: Mapping[str, Any] | None = None,
+    answers: Mapping[Any, Any] | None = None,
     problems: Sequence[int] = (),
     parameters: Sequence[OpenApiParameter] = (),
     has_etag: bool = False,
@@ -74,27 +102,41 @@ def operation(
 ) -> Callable[[Any], Any]:
     """Declare a method of an ``ApiView`` as the operation ``name`` of the OpenAPI document.
 
-    The method gets ``query`` and ``body`` as the models that were parsed; a ``body`` that is described by media type
-    it parses itself. ``requires`` is None for what every signed-in user may do. ``answers`` are models by status, or an
-    ``OpenApiResponse`` with a sentence; ``problems`` the statuses of problems besides those that every operation has.
-    ``parameters`` are headers, and parameters of the address that the method parses itself. ``described`` goes to
-    ``extend_schema``.
+    Its arguments ``query`` and ``body`` get the models of their types; a ``body`` that is described here by media type
+    the method parses itself. ``requires`` is None for what every signed-in user may do. ``answers`` are models by
+    status, or an ``OpenApiResponse`` with a sentence; without them the method gives a model. ``problems`` are statuses
+    of problems besides those that every operation has; with parts of the address a 404, for ``If-Match`` a 412, and for
+    ``idempotent`` methods a 409 needs no naming. ``parameters`` are headers, and parameters of the address that the
+    method parses itself. ``described`` goes to ``extend_schema``.
     """
-    declared = [*parameters, *(describe_query(query) if query else ()), *([ETAG] if has_etag else ())]
-    known = {one.name: _is_list(one) for one in declared if one.location == OpenApiParameter.QUERY}
 
     def declare(method: Any) -> Any:
+        types = get_type_hints(method)
+        query, parsed_body = types.get("query"), types.get("body")
+        declared = [*parameters, *(describe_query(query) if query else ()), *([ETAG] if has_etag else ())]
+        found = set(problems)
+        if getattr(method, "is_idempotent", False):
+            declared += [IDEMPOTENCY_KEY, REPLAYED]
+            found.add(409)
+        if types.keys() - {"request", "query", "body", "return"}:
+            found.add(404)
+        if IF_MATCH in declared:
+            found.add(412)
+        known = {one.name: _is_list(one) for one in declared if one.location == OpenApiParameter.QUERY}
+
         @wraps(method)
         def handle(view: ApiView, request: Request, **place: Any) -> HttpResponseBase:
             check_query(request.query_params, known)
             arguments = dict(place)
             if query is not None:
                 arguments["query"] = parse_query(query, request.query_params)
-            if isinstance(body, type):
-                arguments["body"] = parse_body(body, request)
+            if parsed_body is not None:
+                arguments["body"] = parse_body(parsed_body, request)
             answer = method(view, request, **arguments)
             view.has_etag = has_etag
-            return answer if isinstance(answer, HttpResponseBase) else Response(answer)
+            if isinstance(answer, HttpResponseBase):
+                return answer
+            return Response(answer, headers=_build_links(answer) if isinstance(answer, Page) else None)
 
         handle.requirement = requires  # type: ignore[attr-defined]  # what the permission asks for
         return extend_schema(
@@ -102,12 +144,18 @@ def operation(
             summary=summary,
             tags=[tag],
             parameters=declared,
-            request=body,
-            responses={**answers, **describe_problems(problems)},
+            request=body or parsed_body,
+            responses={**(answers or {200: types["return"]}), **dict.fromkeys(found)},
             **described,
         )(handle)
 
     return declare
+
+
+def _build_links(page: Page) -> dict[str, str]:
+    """The header with the addresses of the pages beside this one."""
+    links = [f'<{url}>; rel="{name}"' for name, url in (("next", page.next), ("prev", page.previous)) if url]
+    return {"Link": ", ".join(links)} if links else {}
 
 
 def describe_query(query: type[Model]) -> Iterator[OpenApiParameter]:
@@ -178,30 +226,6 @@ def parse_body(body: type[_Body], request: Request) -> _Body:
         raise InvalidBody(list_problems(error)) from None
 
 
-def build_page(
-    page: type[_Page], request: Request, items: Sequence[Any], *, next: Mapping[str, str] | None, previous: Any
-) -> Response:
-    """The answer with a page; ``next`` and ``previous`` are parameters of the other pages, None where there is none.
-
-    The addresses also stand in the header ``Link``.
-    """
-    addresses = {"next": _build_address(request, next), "prev": _build_address(request, previous)}
-    links = ", ".join(f'<{address}>; rel="{name}"' for name, address in addresses.items() if address)
-    model = page.model_validate({"items": items, "next": addresses["next"], "previous": addresses["prev"]})
-    return Response(model, headers={"Link": links} if links else None)
-
-
-def _build_address(request: Request, place: Mapping[str, str] | None) -> str | None:
-    if place is None:
-        return None
-    query = request.query_params.copy()
-    for name in ("before", "after"):
-        query.pop(name, None)
-    query.update(place)
-    text = query.urlencode()
-    return request.build_absolute_uri(request.path + (f"?{text}" if text else ""))
-
-
 # ---------------------------------------------------------------------------------------------------------------------
 # Reading and writing
 
@@ -256,6 +280,13 @@ class HeaderNegotiation(DefaultContentNegotiation):
         """The media types that are asked for."""
         named: list[str] = super().get_accept_list(request)
         return ["*/*" if one.lower().startswith(PROBLEM) else one for one in named if one] or ["*/*"]
+
+    def select_renderer(self, request: Request, renderers: Any, format_suffix: str | None = None) -> Any:
+        """The renderer and its media type. The parameter ``format`` wins; an unknown one is refused with the query."""
+        for renderer in renderers:
+            if renderer.format == request.query_params.get("format"):
+                return renderer, renderer.media_type
+        return super().select_renderer(request, renderers, format_suffix)
 
 
 class ApiView(APIView):
@@ -339,3 +370,45 @@ def prepare_body(request: HttpRequest) -> None:
     elif "Transfer-Encoding" in request.headers:
         sentence = "This server reads no body in chunks; send it with Content-Length."
         raise ApiProblem(HTTPStatus.LENGTH_REQUIRED, "length-required", sentence)
+
+
+class NothingView(ApiView):
+    """Answers every method with a 404 problem; anonymous callers are asked to sign in first, as everywhere."""
+
+    schema = None
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Authenticate only: what is not there has no parameters."""
+        self.perform_authentication(request)
+        self.check_permissions(request)
+
+    def http_method_not_allowed(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Response:
+        """There is nothing that other methods would be for."""
+        raise Http404
+
+
+show_nothing = NothingView.as_view()
+
+# ---------------------------------------------------------------------------------------------------------------------
+# ETags
+
+_OF_BODY = ("Content-Type", "Content-Length", "Content-Disposition")
+
+
+def make_tag(representation: bytes) -> str:
+    """The ETag of an answer: another one for whatever is not the same in all parts."""
+    return quote_etag(hashlib.sha256(representation).hexdigest()[:32])
+
+
+def not_modified(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+    """The answer; 304 without a body if ``If-None-Match`` says that the caller has it already."""
+    tag, known = response.get("ETag"), parse_etags(request.headers.get("If-None-Match", ""))
+    is_read = request.method in ("GET", "HEAD") and response.status_code == HTTPStatus.OK
+    if tag is None or not is_read or not is_among(tag, known):
+        return response
+    return HttpResponseNotModified(headers={name: text for name, text in response.items() if name not in _OF_BODY})
+
+
+def is_among(tag: str, tags: list[str]) -> bool:
+    """Whether ``tags`` of a header name that tag. A weak one will do (``W/"…"``), as caches on the way make them."""
+    return tags == ["*"] or tag in {one.removeprefix("W/") for one in tags}

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from http import HTTPStatus
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 from uuid import uuid4
 
@@ -15,7 +15,7 @@ from django.http import Http404
 from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path, reverse
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse
+from drf_spectacular.utils import OpenApiExample, OpenApiResponse
 from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -23,10 +23,9 @@ from rest_framework.response import Response
 from flows.engine.errors import Problem
 from runs import models
 from runs.api.access import ACT_ON_RUNS, CHANGE_RUNS, READ_RUNS, find_user, require_permission
-from runs.api.base import ApiView, build_page, operation
+from runs.api.base import IDEMPOTENCY_KEY, REPLAYED, ApiView, header, operation
 from runs.api.idempotency import idempotent
-from runs.api.openapi import IDEMPOTENCY_KEY, REPLAYED
-from runs.api.paging import fetch_page
+from runs.api.paging import build_page, fetch_page
 from runs.api.problems import Conflict, InvalidBody
 from runs.api.run_filters import Filters, ShownFilters, parse_filter_fields, show_filters
 from runs.audit_log.events import AuditAction, log_audit_event
@@ -37,23 +36,11 @@ from runs.models import BulkKind, WorkState
 from runs.models.bulk_action import MAX_NOTES
 from runs.paging import MAX_NUMBER
 
-_Shape = TypeVar("_Shape", bound="BulkAction")
-
 _operation = partial(operation, tag="Bulk actions")
 PERMISSIONS = {BulkKind.CANCEL: "runs.change_run", BulkKind.RUN_AGAIN: "runs.add_run"}
-LOCATION = OpenApiParameter(
-    "Location",
-    OpenApiTypes.URI,
-    OpenApiParameter.HEADER,
-    description="The address of the bulk action.",
-    response=[202],
-)
-RETRY_AFTER = OpenApiParameter(
-    "Retry-After",
-    OpenApiTypes.INT,
-    OpenApiParameter.HEADER,
-    description="Seconds after which it may be read again; only while it is unfinished.",
-    response=[200, 202],
+_LOCATION = header("Location", OpenApiTypes.URI, "The address of the bulk action.", 202)
+_RETRY_AFTER = header(
+    "Retry-After", int, "Seconds after which it may be read again; only while it is unfinished.", 200, 202
 )
 _CANCEL_ALL = {"kind": "cancel", "filters": {"flow": "colour-theme", "status": ["queued"]}}
 _AGAIN = {"kind": "run_again", "filters": {"flow": "colour-theme", "status": ["failed"]}, "version": "live"}
@@ -105,7 +92,9 @@ class BulkAction(Answer):
 
     id: int = Field(ge=1, description="The number of the bulk action.")
     kind: KindName = Field(description="The action.")
-    status: WorkState = Field(description="`waiting` and `working` go on; a user stopped a `stopped` one.")
+    status: WorkState = Field(
+        validation_alias="state", description="`waiting` and `working` go on; a user stopped a `stopped` one."
+    )
     problem: TextOrNull = Field(description="Why it failed, in a sentence.")
     run_count: Count | None = Field(description="The number of selected runs, fixed when it is requested.")
     filters: ShownFilters | None = Field(
@@ -150,22 +139,18 @@ class WholeBulkAction(BulkAction):
 class BulkActionList(ApiView):
     """``/bulk-actions``"""
 
-    @_operation(
-        "listBulkActions", "List bulk actions", requires=READ_RUNS, query=RowPaging, answers={200: BulkActionPage}
-    )
-    def get(self, request: Request, query: RowPaging) -> Response:
+    @_operation("listBulkActions", "List bulk actions", READ_RUNS)
+    def get(self, request: Request, query: RowPaging) -> BulkActionPage:
         """The newest first, also those that were requested on the pages."""
         rows = models.BulkAction.objects.select_related("asked_by").defer("notes", "run_ids")
         page = fetch_page(rows, query, is_descending=True)
-        items = [_build(BulkAction, action, request) for action in page.rows]
-        return build_page(BulkActionPage, request, items, next=page.next, previous=page.previous)
+        return build_page(BulkActionPage, request, page, [_describe(action, request) for action in page.rows])
 
     @_operation(
         "createBulkAction",
         "Cancel many runs, or run many again",
-        requires=ACT_ON_RUNS,
-        parameters=[IDEMPOTENCY_KEY, LOCATION, RETRY_AFTER, REPLAYED],
-        body=NewBulkAction,
+        ACT_ON_RUNS,
+        parameters=[IDEMPOTENCY_KEY, _LOCATION, _RETRY_AFTER, REPLAYED],
         examples=[
             OpenApiExample("Cancel all that are queued", value=_CANCEL_ALL, request_only=True),
             OpenApiExample("Run again all that failed", value=_AGAIN, request_only=True),
@@ -214,10 +199,9 @@ class BulkActionDetail(ApiView):
     @_operation(
         "getBulkAction",
         "Read the progress of a bulk action",
-        requires=READ_RUNS,
-        parameters=[RETRY_AFTER],
+        READ_RUNS,
+        parameters=[_RETRY_AFTER],
         answers={200: WholeBulkAction},
-        problems=[404],
     )
     def get(self, request: Request, action_id: int) -> Response:
         """With the reasons why runs were left out."""
@@ -230,11 +214,8 @@ class BulkActionStop(ApiView):
     @_operation(
         "stopBulkAction",
         "Stop a bulk action",
-        requires=CHANGE_RUNS,
-        parameters=[IDEMPOTENCY_KEY, REPLAYED],
-        body=Nothing,
+        CHANGE_RUNS,
         answers={200: OpenApiResponse(WholeBulkAction, "It is stopped.")},
-        problems=[404, 409],
     )
     @idempotent
     def post(self, request: Request, action_id: int, body: Nothing) -> HttpResponseBase:
@@ -267,36 +248,26 @@ def _load_action(action_id: int) -> models.BulkAction:
 
 
 def _answer(request: Request, action: models.BulkAction, status: HTTPStatus = HTTPStatus.OK) -> Response:
-    model = _build(WholeBulkAction, action, request, notes=action.notes)
+    model = WholeBulkAction.model_validate({**_describe(action, request), "notes": action.notes})
     headers = {"Location": model.url} if status == HTTPStatus.ACCEPTED else {}
     return Response(model, status, headers=headers | ({"Retry-After": "1"} if action.is_unfinished else {}))
 
 
-_COLUMNS = (
-    "kind", "problem", "run_count", "most", "percent", "done", "skipped", "failed", "created_at", "started_at",
-    "ended_at",
-)  # fmt: skip
-
-
-def _build(shape: type[_Shape], action: models.BulkAction, request: Request, **more: Any) -> _Shape:
+def _describe(action: models.BulkAction, request: Request) -> dict[str, Any]:
     is_again = action.kind == BulkKind.RUN_AGAIN
     label = action.label if is_again else None
     runs = request.build_absolute_uri(reverse("api:run-list"))
-    return shape.model_validate(
-        {
-            **{name: getattr(action, name) for name in _COLUMNS},
-            "id": action.pk,
-            "status": action.state,
-            "filters": None if action.is_chosen else show_filters(action.query),
-            "version": ("live" if action.uses_live_version else "same") if is_again else None,
-            "label": label,
-            "started_by": action.asked_by.get_username() if action.asked_by else None,
-            "url": request.build_absolute_uri(reverse("api:bulk-action", args=[action.pk])),
-            "page_url": request.build_absolute_uri(reverse("runs:bulk", args=[action.pk])),
-            "started_runs_url": f"{runs}?{urlencode({'label': label})}" if label else None,
-            **more,
-        }
-    )
+    return {
+        **vars(action),
+        "percent": action.percent,
+        "filters": None if action.is_chosen else show_filters(action.query),
+        "version": ("live" if action.uses_live_version else "same") if is_again else None,
+        "label": label,
+        "started_by": action.asked_by.get_username() if action.asked_by else None,
+        "url": request.build_absolute_uri(reverse("api:bulk-action", args=[action.pk])),
+        "page_url": request.build_absolute_uri(reverse("runs:bulk", args=[action.pk])),
+        "started_runs_url": f"{runs}?{urlencode({'label': label})}" if label else None,
+    }
 
 
 urls: list[URLPattern] = [

@@ -1,7 +1,8 @@
-"""The events of a run as a stream of server-sent events.
+"""Following a run until its end: ``Prefer: wait=30`` (RFC 7240), and a stream of server-sent events.
 
-Where a client is follows from the ``id`` of the last event that it got: the run, its revision that the client knows,
-and the last attempt that was sent. Attempts end in the order of steps and numbers, so what is missing comes after it.
+What the client of a stream has follows from the ``id`` of the last event that it got: the run, its revision that the
+client knows, and the last attempt that was sent. Attempts end in the order of steps and numbers, so what is missing
+comes after it.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-import time
+import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from http import HTTPStatus
-from typing import Any
+from time import monotonic, sleep
+from typing import Any, NamedTuple
 from weakref import WeakSet
 
 from asgiref.sync import sync_to_async
@@ -24,16 +26,19 @@ from django.http import Http404, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
+from drf_spectacular.utils import OpenApiResponse
 from rest_framework.request import Request
+from rest_framework.response import Response
 
 from runs.api.access import READ_RUNS, build_links, still_has_access
-from runs.api.base import ApiView, JsonRenderer, operation
+from runs.api.base import ApiView, JsonRenderer, header, operation
 from runs.api.problems import ApiProblem
-from runs.api.waiting import fetch_state
 from runs.documents.base import Answer
 from runs.documents.loading import WHOLE, build_attempt, load_run, select_attempts
 from runs.documents.run import RunParts
+from runs.models import Run
+from runs.models.run import ENDED
+from runs.request_slots import give_back_connection, release_slot
 
 MEDIA_TYPE = "text/event-stream"
 POLL_INTERVAL = 1.0
@@ -51,7 +56,89 @@ MAX_STREAMS = 200
 BATCH_SIZE = 20
 """Attempts that are read at a time: outputs may be large."""
 
-read_clock = time.monotonic
+read_clock = monotonic
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Waiting
+
+MAX_WAIT = 60
+"""Seconds."""
+WAIT_INTERVAL = 0.2
+"""Seconds."""
+MAX_WAITING = 100
+"""Requests of one process that wait at the same time; others are answered at once."""
+
+_WAIT = re.compile(r'(?:^|,)\s*wait\s*=\s*(?:"([0-9]{1,9})"|([0-9]{1,9}))\s*(?=$|[,;])', re.ASCII | re.IGNORECASE)
+_slots = threading.BoundedSemaphore(MAX_WAITING)
+
+
+class RunState(NamedTuple):
+    """What changes of a run are noticed by."""
+
+    revision: int
+    has_ended: bool
+
+
+def fetch_state(run_id: int) -> RunState | None:
+    """The state of a run, None if it is gone. One query."""
+    row = Run.objects.filter(pk=run_id).order_by().values_list("revision", "status").first()
+    return None if row is None else RunState(row[0], row[1] in ENDED)
+
+
+def answer_at_end(request: Request, response: HttpResponseBase) -> HttpResponseBase:
+    """The answer to a request that started a run: the finished run if it prefers to wait and the run ends in time.
+
+    A request that is sent again waits again. If the run is deleted meanwhile, the answer is that it was started.
+    """
+    seconds = parse_wait(request.headers.get("Prefer", ""))
+    if seconds is None or response.status_code != HTTPStatus.ACCEPTED:
+        return response
+    if not request.user.has_perm(READ_RUNS.permission):
+        return response
+    run_id = int(response["Location"].rpartition("/")[2])
+    state = _wait_for_end(run_id, seconds)
+    if state is None:
+        return response
+    # Also where it goes on: what was true when it was started may have changed.
+    run = load_run(run_id, build_links(request), RunParts(attempts="all" if state.has_ended else "none"))
+    if run is None:
+        return response
+    kept = ("Location", "Idempotency-Replayed", *(() if state.has_ended else ("Retry-After",)))
+    headers = {name: response[name] for name in kept if name in response}
+    headers["Preference-Applied"] = f"wait={seconds}"
+    return Response(run, HTTPStatus.OK if state.has_ended else HTTPStatus.ACCEPTED, headers=headers)
+
+
+def parse_wait(preferences: str) -> int | None:
+    """The seconds that the header ``Prefer`` asks to wait, at most ``MAX_WAIT``; None if it doesn't.
+
+    Preferences that can't be met are ignored, as the RFC has it; the answer names what was applied.
+    """
+    found = _WAIT.search(preferences)
+    return min(int(found[1] or found[2]), MAX_WAIT) or None if found else None
+
+
+def _wait_for_end(run_id: int, seconds: float) -> RunState | None:
+    """The state at the end of a run, or after so many seconds. None if it is gone or too many requests wait."""
+    if not _slots.acquire(blocking=False):
+        return None
+    try:
+        with release_slot():
+            deadline = read_clock() + seconds
+            while (state := fetch_state(run_id)) is not None and not state.has_ended:
+                if (left := deadline - read_clock()) <= 0:
+                    break
+                # The thread sleeps; it holds nothing of the database meanwhile.
+                give_back_connection()
+                sleep(min(WAIT_INTERVAL, left))
+            return state
+    finally:
+        _slots.release()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The stream
+
 logger = logging.getLogger(__name__)
 
 _ID = "[0-9]{1,19}-[0-9]{1,10}-[0-9]{1,9}-[0-9]{1,9}(-end)?"
@@ -185,26 +272,21 @@ class RunEventList(ApiView):
     @operation(
         "streamRunEvents",
         "Follow a run as a stream of events",
+        READ_RUNS,
         tag="Runs",
-        requires=READ_RUNS,
         parameters=[
-            OpenApiParameter(
+            header(
                 "Last-Event-ID",
                 {"type": "string", "pattern": f"^{_ID}$"},
-                OpenApiParameter.HEADER,
-                description=(
-                    "The `id` of the last event received; the stream continues after it. The id of another run "
-                    "is refused (400)."
-                ),
+                "The `id` of the last event received; the stream continues after it. The id of another run is refused "
+                "(400).",
             )
         ],
         answers={
             (200, MEDIA_TYPE): OpenApiResponse(OpenApiTypes.STR, "The stream of events."),
-            204: OpenApiResponse(
-                description="No events follow this `id`: the run has ended, and all events were sent."
-            ),
+            204: OpenApiResponse(None, "No events follow this `id`: the run has ended, and all events were sent."),
         },
-        problems=[404, 501],
+        problems=[501],
     )
     def get(self, request: Request, run_id: int) -> HttpResponseBase:
         """Keeps the connection open and reports the run as it goes on, as server-sent events:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from http import HTTPStatus
 
 from django.contrib.admin.models import ADDITION, CHANGE, DELETION, LogEntry
 from django.db import transaction
 from django.shortcuts import get_object_or_404
-from drf_spectacular.utils import OpenApiParameter
+from django.utils.http import parse_etags
 from rest_framework.request import Request
 
 from flows.admin.protection import is_referred_to
@@ -16,20 +17,10 @@ from flows.models import Flow as FlowRow
 from flows.models import FlowVersion as VersionRow
 from flows.publishing import publish_flow
 from runs.api.access import find_user, require_permission
-from runs.api.conditions import require_other, require_unchanged
+from runs.api.base import is_among
 from runs.api.flow_documents import list_tags, load_version, load_whole_flow, select_flows
-from runs.api.problems import Conflict
+from runs.api.problems import ApiProblem, Conflict
 from runs.api.schemas.flows import ChangedFlowQuery, Flow, StoredFlow
-
-IF_MATCH = OpenApiParameter(
-    "If-Match",
-    str,
-    OpenApiParameter.HEADER,
-    description=(
-        "The `ETag` of the last read; if the resource has changed since, the request is refused (412). For a "
-        "flow, the digest of its latest version in double quotes is accepted, too."
-    ),
-)
 
 
 @transaction.atomic
@@ -130,3 +121,38 @@ def _lock_read_flow(request: Request, name: str) -> FlowRow:
 def log_change(request: Request, row: FlowRow | VersionRow, message: str, *, action: int = CHANGE) -> None:
     """Add an entry to the admin's history of a flow or version."""
     LogEntry.objects.log_actions(find_user(request).pk, [row], action, message, single_object=True)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Conditions of requests
+
+
+def require_unchanged(request: Request, kind: str, *tags: str) -> None:
+    """Raise ``ApiProblem`` (412) unless ``If-Match``, if it was sent, names one of ``tags``, those of what is there.
+
+    There are none of what does not exist. ``kind`` is the type of the problem. Raises 400 for a header without an ETag.
+    """
+    wanted = _parse_tags(request, "If-Match")
+    is_met = wanted is None or (tags and wanted == ["*"]) or not set(tags).isdisjoint(wanted)
+    if not is_met:
+        raise _build_problem(kind, "This has changed since you read it, or no longer exists. Read it again.", tags)
+
+
+def require_other(request: Request, kind: str, *tags: str) -> None:
+    """Raise ``ApiProblem`` (412) if ``If-None-Match`` names the first of ``tags``. Else as above."""
+    unwanted = _parse_tags(request, "If-None-Match")
+    if unwanted is not None and tags and is_among(tags[0], unwanted):
+        raise _build_problem(kind, "This already exists, and the request must not change it.", tags)
+
+
+def _build_problem(kind: str, sentence: str, tags: tuple[str, ...]) -> ApiProblem:
+    return ApiProblem(HTTPStatus.PRECONDITION_FAILED, kind, sentence, headers={"ETag": tags[0]} if tags else {})
+
+
+def _parse_tags(request: Request, name: str) -> list[str] | None:
+    header = request.headers.get(name)
+    tags = None if header is None else parse_etags(header)
+    if tags == []:
+        sentence = f"“{name}” holds the ETag of what is changed, as it was read with its double quotes, or *."
+        raise ApiProblem(HTTPStatus.BAD_REQUEST, "bad-request", sentence)
+    return tags

@@ -5,16 +5,15 @@ from __future__ import annotations
 from django.db import transaction
 from django.shortcuts import get_object_or_404
 from django.urls import URLPattern, path
-from drf_spectacular.utils import OpenApiExample, OpenApiResponse
+from drf_spectacular.utils import OpenApiExample
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from flows.engine.errors import Problem
 from flows.models import Flow as FlowRow
 from runs.api.access import CHANGE_FLOWS, READ_FLOWS
-from runs.api.base import ETAG, ApiView, operation
-from runs.api.conditions import make_tag, require_unchanged
-from runs.api.flow_changes import IF_MATCH, log_change
+from runs.api.base import ETAG, IF_MATCH, ApiView, make_tag, operation
+from runs.api.flow_changes import log_change, require_unchanged
 from runs.api.problems import InvalidBody
 from runs.api.schemas.flows import ChangedSettings, FlowSettings
 from runs.retention.policy import effective_policy
@@ -28,11 +27,10 @@ class FlowSettingsDetail(ApiView):
     @operation(
         "getFlowSettings",
         "Get the settings of a flow",
+        READ_FLOWS,
         tag="Flows",
-        requires=READ_FLOWS,
         parameters=[ETAG],
-        answers={200: OpenApiResponse(FlowSettings, "The settings.")},
-        problems=[404],
+        answers={200: FlowSettings},
     )
     def get(self, request: Request, name: str) -> Response:
         """The runs that may be in flight, budgets of all runs together, and how long runs are kept. None of that is in
@@ -43,13 +41,11 @@ class FlowSettingsDetail(ApiView):
     @operation(
         "changeFlowSettings",
         "Change the settings of a flow",
+        CHANGE_FLOWS,
         tag="Flows",
-        requires=CHANGE_FLOWS,
         parameters=[IF_MATCH, ETAG],
-        body=ChangedSettings,
         examples=[EXAMPLE],
-        answers={200: OpenApiResponse(FlowSettings, "The settings now.")},
-        problems=[404, 412],
+        answers={200: FlowSettings},
     )
     @transaction.atomic
     def patch(self, request: Request, name: str, body: ChangedSettings) -> Response:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from django.http import HttpRequest
@@ -30,6 +31,7 @@ from runs.api.schemas.flows import AuditTrial, Preview, StepTrial, ValidFlow, Ve
 from runs.stored_history import load_history
 from runs.try_out.trial import Trial, TrialError, fetch_run, find_audited_output, try_on_run, try_on_values
 
+_operation = partial(operation, tag="Flows")
 MAX_TRIES_PER_MINUTE = 60
 """Of one user, together with those in the editor: expressions and plug-ins may take long."""
 
@@ -56,15 +58,8 @@ class ValidateFlow(FlowTool):
     flow_name = "validate"
     parser_classes = FLOW_PARSERS
 
-    @operation(
-        "validateFlow",
-        "Check a flow without saving it",
-        tag="Flows",
-        # No expression is evaluated and no plug-in is called: it takes no more than reading.
-        requires=READ_FLOWS,
-        body=FLOW_BODY,
-        answers={200: ValidFlow},
-    )
+    # No expression is evaluated and no plug-in is called: it takes no more than reading.
+    @_operation("validateFlow", "Check a flow without saving it", READ_FLOWS, body=FLOW_BODY)
     def post(self, request: Request) -> ValidFlow:
         """By the same rules by which it would be stored. All mistakes are answered at once. A token with the scope
         `read` is enough: a pipeline needs no other one to check what is only proposed.
@@ -86,14 +81,7 @@ class PreviewStep(FlowTool):
 
     flow_name = "preview"
 
-    @operation(
-        "previewFlowStep",
-        "Preview the request of a step",
-        tag="Flows",
-        requires=CHANGE_FLOWS,
-        body=StepTrial,
-        answers={200: Preview},
-    )
+    @_operation("previewFlowStep", "Preview the request of a step", CHANGE_FLOWS)
     def post(self, request: Request, body: StepTrial) -> Preview:
         """The exact request that the next attempt of a step would send, or what a local step computes. No model is
         called, and nothing is stored.
@@ -109,14 +97,7 @@ class TryAudits(FlowTool):
 
     flow_name = "try-audits"
 
-    @operation(
-        "tryFlowAudits",
-        "Audit an output",
-        tag="Flows",
-        requires=CHANGE_FLOWS,
-        body=AuditTrial,
-        answers={200: Verdict},
-    )
+    @_operation("tryFlowAudits", "Audit an output", CHANGE_FLOWS)
     def post(self, request: Request, body: AuditTrial) -> Verdict:
         """What an attempt of a step would make of an output: its issues, and whether it passes. No model is called, and
         nothing is stored.

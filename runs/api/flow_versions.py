@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from http import HTTPStatus
 from operator import itemgetter
 from typing import Any
@@ -20,17 +21,16 @@ from flows.models import Flow as FlowRow
 from flows.models import FlowVersion as VersionRow
 from flows.portability import announce_export
 from runs.api.access import CHANGE_FLOWS, DELETE_VERSIONS, READ_FLOWS
-from runs.api.base import ApiView, HeaderNegotiation, JsonRenderer, build_page, operation
-from runs.api.flow_changes import IF_MATCH, change_flow, delete_version
+from runs.api.base import IF_MATCH, ApiView, JsonRenderer, operation
+from runs.api.flow_changes import change_flow, delete_version
 from runs.api.flow_documents import YAML, build_version, load_version, read_definition
-from runs.api.paging import fetch_page
+from runs.api.paging import build_page, fetch_page
 from runs.api.problems import InvalidQuery
 from runs.api.schemas.flows import (
     ComparedVersion,
     Flow,
     FlowDifference,
     FlowDocument,
-    FlowVersion,
     VersionFormat,
     VersionPage,
     WholeVersion,
@@ -39,6 +39,7 @@ from runs.documents.base import Nothing, RowPaging
 
 _PLACE = {"type": "integer", "minimum": 1}
 
+_operation = partial(operation, tag="Flows")
 _FLOWS = FlowRow.objects.only("name", "live_version")
 NUMBER = OpenApiParameter("number", _PLACE, OpenApiParameter.PATH, description="The number of the version.")
 
@@ -46,26 +47,15 @@ NUMBER = OpenApiParameter("number", _PLACE, OpenApiParameter.PATH, description="
 class FlowVersionList(ApiView):
     """``/flows/<name>/versions``"""
 
-    @operation(
-        "listFlowVersions",
-        "List the versions of a flow",
-        tag="Flows",
-        requires=READ_FLOWS,
-        query=RowPaging,
-        answers={200: VersionPage},
-        problems=[404],
-    )
-    def get(self, request: Request, name: str, query: RowPaging) -> Response:
+    @_operation("listFlowVersions", "List the versions of a flow", READ_FLOWS)
+    def get(self, request: Request, name: str, query: RowPaging) -> VersionPage:
         """The newest first, without definitions."""
         flow = get_object_or_404(_FLOWS, name=name)
         versions: Any = flow.versions
         rows = versions.values("pk", "number", "digest", "note", "created_at", "created_by__username")
         page = fetch_page(rows, query, columns=["number"], key_of=itemgetter("number"), is_descending=True)
-        items = [
-            FlowVersion.model_validate({**row, "flow": name, "is_live": row["pk"] == flow.live_version_id})
-            for row in page.rows
-        ]
-        return build_page(VersionPage, request, items, next=page.next, previous=page.previous)
+        items = [{**row, "flow": name, "is_live": row["pk"] == flow.live_version_id} for row in page.rows]
+        return build_page(VersionPage, request, page, items)
 
 
 class FlowFileRenderer(JsonRenderer):
@@ -80,32 +70,18 @@ class FlowFileRenderer(JsonRenderer):
         return data.encode() if isinstance(data, str) else super().render(data)
 
 
-class _FormatNegotiation(HeaderNegotiation):
-    """The parameter ``format`` wins over the header ``Accept``. A format that isn't known is refused with the query."""
-
-    def select_renderer(self, request: Request, renderers: Any, format_suffix: str | None = None) -> Any:
-        """The renderer to use, and its media type."""
-        for renderer in renderers:
-            if renderer.format == request.query_params.get("format"):
-                return renderer, renderer.media_type
-        return super().select_renderer(request, renderers, format_suffix)
-
-
 class FlowVersionDetail(ApiView):
     """``/flows/<name>/versions/<number>``"""
 
     renderer_classes = (JsonRenderer, FlowFileRenderer)
-    content_negotiation_class = _FormatNegotiation
 
-    @operation(
+    @_operation(
         "getFlowVersion",
         "Read a version of a flow",
-        tag="Flows",
-        requires=READ_FLOWS,
-        query=VersionFormat,
+        READ_FLOWS,
         parameters=[NUMBER],
         answers={(200, "application/json"): WholeVersion, (200, YAML): FlowDocument},
-        problems=[404, 409],
+        problems=[409],
         has_etag=True,
     )
     def get(self, request: Request, name: str, number: int, query: VersionFormat) -> Response | WholeVersion:
@@ -119,14 +95,13 @@ class FlowVersionDetail(ApiView):
             announce_export([version])
         return Response(file, headers={"Content-Disposition": f'attachment; filename="{name}-v{number}.yaml"'})
 
-    @operation(
+    @_operation(
         "deleteFlowVersion",
         "Delete a version of a flow",
-        tag="Flows",
-        requires=DELETE_VERSIONS,
+        DELETE_VERSIONS,
         parameters=[NUMBER],
-        answers={204: OpenApiResponse(description="It is gone.")},
-        problems=[404, 409],
+        answers={204: OpenApiResponse(None, "It is gone.")},
+        problems=[409],
     )
     def delete(self, request: Request, name: str, number: int) -> HttpResponse:
         """Only one that is not live and has no runs: those are kept with the definition that they used."""
@@ -137,16 +112,7 @@ class FlowVersionDetail(ApiView):
 class FlowVersionDiff(ApiView):
     """``/flows/<name>/versions/<number>/diff``"""
 
-    @operation(
-        "diffFlowVersions",
-        "Compare two versions of a flow",
-        tag="Flows",
-        requires=READ_FLOWS,
-        query=ComparedVersion,
-        parameters=[NUMBER],
-        answers={200: FlowDifference},
-        problems=[404, 409],
-    )
+    @_operation("diffFlowVersions", "Compare two versions of a flow", READ_FLOWS, parameters=[NUMBER], problems=[409])
     def get(self, request: Request, name: str, number: int, query: ComparedVersion) -> FlowDifference:
         """What changed on the way from the version `against` to this one: steps and audits are found again under new
         names and at new places.
@@ -175,16 +141,7 @@ def _find_other(flow: FlowRow, new: VersionRow, against: str | None) -> VersionR
 class MakeVersionLive(ApiView):
     """``/flows/<name>/versions/<number>/make-live``"""
 
-    @operation(
-        "makeFlowVersionLive",
-        "Make a version live",
-        tag="Flows",
-        requires=CHANGE_FLOWS,
-        parameters=[NUMBER, IF_MATCH],
-        body=Nothing,
-        answers={200: Flow},
-        problems=[404, 412],
-    )
+    @_operation("makeFlowVersionLive", "Make a version live", CHANGE_FLOWS, parameters=[NUMBER, IF_MATCH])
     def post(self, request: Request, name: str, number: int, body: Nothing) -> Flow:
         """New runs use it from now on. Runs under way keep theirs."""
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from http import HTTPStatus
 from operator import itemgetter
 
 from django.http import HttpResponse
 from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path, reverse
-from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
+from drf_spectacular.utils import OpenApiResponse
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -16,8 +17,8 @@ from flows.engine.errors import Problem
 from flows.models import Flow as FlowRow
 from runs.api import flow_settings, flow_versions
 from runs.api.access import ADD_FLOWS, CHANGE_FLOWS, DELETE_FLOWS, READ_FLOWS
-from runs.api.base import ApiView, build_page, operation
-from runs.api.flow_changes import IF_MATCH, change_flow, create_flow, delete_flow, store_flow
+from runs.api.base import IF_MATCH, LOCATION, ApiView, header, operation
+from runs.api.flow_changes import change_flow, create_flow, delete_flow, store_flow
 from runs.api.flow_documents import (
     FLOW_BODY,
     FLOW_PARSERS,
@@ -27,36 +28,24 @@ from runs.api.flow_documents import (
     select_flows,
 )
 from runs.api.idempotency import idempotent
-from runs.api.openapi import IDEMPOTENCY_KEY, REPLAYED
-from runs.api.paging import fetch_page
+from runs.api.paging import build_page, fetch_page
 from runs.api.problems import InvalidBody
 from runs.api.schemas.flows import (
     ChangedFlowQuery,
     Flow,
     FlowFilters,
     FlowPage,
-    ListedFlow,
     NewFlowQuery,
     StoredFlow,
     WholeFlow,
 )
 from runs.documents.base import Nothing
 
-_NAME = {"type": "string", "minLength": 1, "maxLength": 200}
+_operation = partial(operation, tag="Flows")
 _ARCHIVED: dict[str, dict[str, bool]] = {"false": {"is_archived": False}, "true": {"is_archived": True}, "all": {}}
 
-IF_NONE_MATCH = OpenApiParameter(
-    "If-None-Match",
-    str,
-    OpenApiParameter.HEADER,
-    description="`*` creates the flow only if no flow has this name (else 412).",
-)
-STORED_TAG = OpenApiParameter(
-    "ETag", str, OpenApiParameter.HEADER, response=[200, 201], description="That of the flow as it is read now."
-)
-LOCATION = OpenApiParameter(
-    "Location", str, OpenApiParameter.HEADER, response=[201], description="The address of the new flow."
-)
+IF_NONE_MATCH = header("If-None-Match", str, "`*` creates the flow only if no flow has this name (else 412).")
+STORED_TAG = header("ETag", str, "That of the flow as it is read now.", 200, 201)
 
 
 class FlowList(ApiView):
@@ -64,15 +53,8 @@ class FlowList(ApiView):
 
     parser_classes = FLOW_PARSERS
 
-    @operation(
-        "listFlows",
-        "List flows",
-        tag="Flows",
-        requires=READ_FLOWS,
-        query=FlowFilters,
-        answers={200: FlowPage},
-    )
-    def get(self, request: Request, query: FlowFilters) -> Response:
+    @_operation("listFlows", "List flows", READ_FLOWS)
+    def get(self, request: Request, query: FlowFilters) -> FlowPage:
         """By name, without definitions."""
         # The text of a schema lies within that of the definition: databases can't look inside.
         flows = select_flows(*(["live_version__spec"] if query.input_schema else []))
@@ -80,26 +62,19 @@ class FlowList(ApiView):
         page = fetch_page(flows, query, columns=["name"], key_of=itemgetter("name"))
         for row in page.rows if query.input_schema else ():
             row["input_schema"] = (row["live_version__spec"] or {}).get("input_schema")
-        items = [ListedFlow.model_validate(row) for row in page.rows]
-        return build_page(FlowPage, request, items, next=page.next, previous=page.previous)
+        return build_page(FlowPage, request, page, page.rows)
 
-    @operation(
+    @_operation(
         "createFlow",
         "Create a flow",
-        tag="Flows",
-        requires=ADD_FLOWS,
-        query=NewFlowQuery,
-        parameters=[IDEMPOTENCY_KEY, STORED_TAG, LOCATION, REPLAYED],
+        ADD_FLOWS,
+        parameters=[STORED_TAG, LOCATION],
         body=FLOW_BODY,
         answers={201: StoredFlow},
-        problems=[409],
     )
+    @idempotent
     def post(self, request: Request, query: NewFlowQuery) -> HttpResponseBase:
         """From the same document as a flow file, in JSON or YAML. Its first version is live at once."""
-        return self._create(request, query)
-
-    @idempotent
-    def _create(self, request: Request, query: NewFlowQuery) -> HttpResponseBase:
         return _answer_stored(request, create_flow(request, parse_flow_body(request), query.note), is_new=True)
 
 
@@ -108,29 +83,18 @@ class FlowDetail(ApiView):
 
     parser_classes = FLOW_PARSERS
 
-    @operation(
-        "getFlow",
-        "Read a flow",
-        tag="Flows",
-        requires=READ_FLOWS,
-        answers={200: WholeFlow},
-        problems=[404],
-        has_etag=True,
-    )
+    @_operation("getFlow", "Read a flow", READ_FLOWS, has_etag=True)
     def get(self, request: Request, name: str) -> WholeFlow:
         """With the definitions of its live and of its latest version."""
         return load_whole_flow(name)
 
-    @operation(
+    @_operation(
         "putFlow",
         "Change a flow, or create it",
-        tag="Flows",
-        requires=CHANGE_FLOWS,
-        query=ChangedFlowQuery,
+        CHANGE_FLOWS,
         parameters=[IF_MATCH, IF_NONE_MATCH, STORED_TAG, LOCATION],
         body=FLOW_BODY,
         answers={200: StoredFlow, 201: StoredFlow},
-        problems=[404, 412],
     )
     def put(self, request: Request, name: str, query: ChangedFlowQuery) -> Response:
         """Makes the flow what the document says. If that differs from the latest version, a new one is made; else
@@ -144,14 +108,13 @@ class FlowDetail(ApiView):
         stored, is_new = store_flow(request, spec, query)
         return _answer_stored(request, stored, is_new=is_new)
 
-    @operation(
+    @_operation(
         "deleteFlow",
         "Delete a flow",
-        tag="Flows",
-        requires=DELETE_FLOWS,
+        DELETE_FLOWS,
         parameters=[IF_MATCH],
-        answers={204: OpenApiResponse(description="It is gone.")},
-        problems=[404, 409, 412],
+        answers={204: OpenApiResponse(None, "It is gone.")},
+        problems=[409],
     )
     def delete(self, request: Request, name: str) -> HttpResponse:
         """With all its versions; only a flow that has no runs, for history is kept. Archive others."""
@@ -169,16 +132,7 @@ def _answer_stored(request: Request, stored: StoredFlow, *, is_new: bool) -> Res
 class ArchiveFlow(ApiView):
     """``/flows/<name>/archive``"""
 
-    @operation(
-        "archiveFlow",
-        "Archive a flow",
-        tag="Flows",
-        requires=CHANGE_FLOWS,
-        parameters=[IF_MATCH],
-        body=Nothing,
-        answers={200: Flow},
-        problems=[404, 412],
-    )
+    @_operation("archiveFlow", "Archive a flow", CHANGE_FLOWS, parameters=[IF_MATCH])
     def post(self, request: Request, name: str, body: Nothing) -> Flow:
         """No new runs can be started; runs under way go on, and history stays."""
         return change_flow(request, name, lambda flow: _set_archived(flow, True))
@@ -187,16 +141,7 @@ class ArchiveFlow(ApiView):
 class UnarchiveFlow(ApiView):
     """``/flows/<name>/take-out``"""
 
-    @operation(
-        "takeFlowOut",
-        "Unarchive a flow",
-        tag="Flows",
-        requires=CHANGE_FLOWS,
-        parameters=[IF_MATCH],
-        body=Nothing,
-        answers={200: Flow},
-        problems=[404, 412],
-    )
+    @_operation("takeFlowOut", "Unarchive a flow", CHANGE_FLOWS, parameters=[IF_MATCH])
     def post(self, request: Request, name: str, body: Nothing) -> Flow:
         """New runs can be started again."""
         return change_flow(request, name, lambda flow: _set_archived(flow, False))

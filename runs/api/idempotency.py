@@ -73,6 +73,7 @@ def idempotent(method: _Method[_View, _Args]) -> _Method[_View, _Args]:
             _store(request, key, response)
             return response
 
+    answer.is_idempotent = True  # type: ignore[attr-defined]  # the reference shows it
     return answer
 
 

@@ -1,12 +1,16 @@
-"""What this installation has: worker processes, and the plug-ins that flows can name."""
+"""What this installation has: worker processes, plug-ins, the caller's own account, and the audit log."""
 
 from __future__ import annotations
 
 import inspect
-from typing import Any
+import re
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, time, timedelta
+from functools import partial
+from typing import Annotated, Any
 
 from django.urls import URLPattern, path
-from drf_spectacular.utils import OpenApiResponse
+from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
 from rest_framework.request import Request
 
 from flows import checks
@@ -14,62 +18,60 @@ from flows.engine import plugins
 from flows.engine.errors import SpecError
 from flows.engine.typed_output import schema_of_type
 from flows.plugin_use import fetch_flow_uses
-from runs.api.access import READ_FLOWS, READ_RUNS
+from flows.providers import describe_providers
+from runs.api.access import READ_AUDIT_LOG, READ_FLOWS, READ_RUNS
 from runs.api.base import ApiView, operation
-from runs.api.present_state import describe_workers
-from runs.api.schemas.installation import MissingPlugin, OutputType, PluginFunction, Plugins, Workers
+from runs.api.paging import build_page, cut_page
+from runs.api.schemas.installation import OutputType, PluginFunction, Plugins, Workers
+from runs.audit_log.entries import KINDS, EntryFilters, fetch_entries
+from runs.audit_log.events import AuditAction
+from runs.documents.base import Answer, Page, RowPaging, Text, TextOrNull
+from runs.models import ApiToken, TokenScope
+from runs.statistics.queue_state import fetch_queue_state
+
+_operation = partial(operation, tag="Installation")
 
 
 class WorkerList(ApiView):
     """``/workers``"""
 
-    @operation(
-        "listWorkers",
-        "List worker processes",
-        tag="Installation",
-        requires=READ_RUNS,
-        answers={200: OpenApiResponse(Workers, "The workers.")},
-    )
+    @_operation("listWorkers", "List worker processes", READ_RUNS)
     def get(self, request: Request) -> Workers:
         """Those at work, those without a recent heartbeat, the queue, and the model providers: as on the page of the
         workers.
         """
-        return Workers.model_validate(describe_workers())
+        found = fetch_queue_state()
+        return Workers.model_validate({"items": found.workers, "queue": found, "providers": describe_providers()})
 
 
 class PluginList(ApiView):
     """``/plugins``"""
 
-    @operation(
-        "listPlugins",
-        "List the plug-ins that flows can name",
-        tag="Installation",
-        requires=READ_FLOWS,
-        answers={200: OpenApiResponse(Plugins, "The plug-ins.")},
-    )
+    @_operation("listPlugins", "List the plug-ins that flows can name", READ_FLOWS)
     def get(self, request: Request) -> Plugins:
         """Output types, audits and functions that Python modules register; names that flows use and that are not
         registered; and modules that could not be loaded.
         """
         registry = plugins.registry
-        return Plugins(
-            output_types=[_describe_type(one) for _, one in sorted(registry.output_types.items())],
-            audits=[_describe_function(one) for _, one in sorted(registry.audits.items())],
-            functions=[_describe_function(one) for _, one in sorted(registry.functions.items())],
-            missing=[
-                MissingPlugin.model_validate(
-                    {
-                        "kind": found.use.kind.replace(" ", "_"),
-                        "name": found.use.name,
-                        "flow": found.flow.name,
-                        "place": found.use.place,
-                        "is_live": found.is_live,
-                    }
-                )
-                for found in fetch_flow_uses()
-                if found.use.is_missing()
-            ],
-            problems=list(checks.plugin_errors),
+        missing = [
+            {
+                "kind": found.use.kind.replace(" ", "_"),
+                "name": found.use.name,
+                "flow": found.flow.name,
+                "place": found.use.place,
+                "is_live": found.is_live,
+            }
+            for found in fetch_flow_uses()
+            if found.use.is_missing()
+        ]
+        return Plugins.model_validate(
+            {
+                "output_types": [_describe_type(one) for _, one in sorted(registry.output_types.items())],
+                "audits": [_describe_function(one) for _, one in sorted(registry.audits.items())],
+                "functions": [_describe_function(one) for _, one in sorted(registry.functions.items())],
+                "missing": missing,
+                "problems": checks.plugin_errors,
+            }
         )
 
 
@@ -103,7 +105,149 @@ def _read_docstring(thing: Any) -> str | None:
     return inspect.cleandoc(text) if text else None
 
 
+# ---------------------------------------------------------------------------------------------------------------------
+# The caller
+
+
+class Token(Answer):
+    """The token that a request was sent with."""
+
+    name: str = Field(description="What its owner calls it.")
+    scope: TokenScope = Field(description="What it may do at most, besides the permissions of its owner.")
+    expires_at: datetime | None = Field(validation_alias="expiry", description="UTC; null if it does not expire.")
+
+
+class Account(Answer):
+    """The caller of a request."""
+
+    username: str = Field(description="The name of the account.")
+    permissions: list[str] = Field(description="What the account may do with flows and runs, such as `runs.add_run`.")
+    token: Token | None = Field(description="The token; null for a session of the pages.")
+
+
+class AccountDetail(ApiView):
+    """``/me``"""
+
+    @_operation("getMe", "Get the current user", None)
+    def get(self, request: Request) -> Account:
+        """The account and the token that this request is let in by."""
+        granted = request.user.get_all_permissions()
+        return Account.model_validate(
+            {
+                "username": request.user.get_username(),
+                "permissions": sorted(name for name in granted if name.startswith(("flows.", "runs."))),
+                "token": request.auth if isinstance(request.auth, ApiToken) else None,
+            }
+        )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The audit log
+
+
+class AuditLogEntry(Answer):
+    """An action of a user, a command or the worker. Names are those of the time of the action."""
+
+    id: int = Field(ge=1, description="The number of the entry.")
+    at: datetime = Field(description="When, in UTC.")
+    actor: TextOrNull = Field(
+        validation_alias="actor_name",
+        description="The user, command or part of ToolFlow; null for a failed sign-in by an unknown name.",
+    )
+    token: TextOrNull = Field(validation_alias="token_name", description="The name of the API token, if one was used.")
+    ip_address: TextOrNull = Field(
+        validation_alias="address", description="Where the request came from; null without a request."
+    )
+    action: str = Field(description="The action: one of the values of the parameter `action`, or one added later.")
+    object_kind: TextOrNull = Field(description="The kind of object, such as `flow` or `run`.")
+    object_id: TextOrNull = Field(description="The number of the object.")
+    object_label: TextOrNull = Field(description="The name of the object.")
+    details: Mapping[str, Any] = Field(description="A few figures and names; no inputs, no outputs, no secrets.")
+    request_id: TextOrNull = Field(description="The id of the request in the log.")
+
+
+class AuditLogPage(Page):
+    """A page of the audit log."""
+
+    items: list[AuditLogEntry] = Field(description="The newest first.")
+
+
+def _parse_day(text: Any) -> date:
+    if not re.fullmatch(r"(19[7-9]|20[0-9]|21[0-9])[0-9]-[0-9]{2}-[0-9]{2}", text, re.ASCII):
+        raise ValueError("This must be a day such as 2026-11-21.")
+    return date.fromisoformat(text)
+
+
+Day = Annotated[date, BeforeValidator(_parse_day)]
+FilterText = Annotated[Text, Field(min_length=1, max_length=200)]
+
+
+class AuditLogQuery(RowPaging):
+    """Which entries are meant."""
+
+    actor: FilterText | None = Field(None, description="Only actions of the user with this name.")
+    action: list[AuditAction] = Field(default_factory=list, description="Only these actions.")
+    kind: Annotated[str, WithJsonSchema({"type": "string", "enum": list(KINDS)})] | None = Field(
+        None, description="Only actions on this kind of object."
+    )
+    id: FilterText | None = Field(None, description="Only actions on the object with this number; requires `kind`.")
+    since: Day | None = Field(None, alias="from", description="Only actions on this day or later, in UTC.")
+    until: Day | None = Field(None, alias="to", description="Only actions on this day or earlier, in UTC.")
+
+    @field_validator("kind")
+    @classmethod
+    def _check_kind(cls, kind: str | None) -> str | None:
+        if kind is not None and kind not in KINDS:
+            raise ValueError(f"This must be one of {', '.join(KINDS)}.")
+        return kind
+
+    @field_validator("id")
+    @classmethod
+    def _check_id(cls, key: str | None, info: ValidationInfo) -> str | None:
+        if info.data.get("kind", "") is None:
+            raise ValueError("“id” requires “kind”, such as kind=run.")
+        return key
+
+    @field_validator("until")
+    @classmethod
+    def _check_order(cls, until: date | None, info: ValidationInfo) -> date | None:
+        since = info.data.get("since")
+        if until is not None and since is not None and since > until:
+            raise ValueError("This must not be before “from”.")
+        return until
+
+    def to_filters(self) -> EntryFilters:
+        """The filters, with days in UTC."""
+        return EntryFilters(
+            actor=self.actor or "",
+            actions=self.action,
+            kind=self.kind or "",
+            object_id=self.id or "",
+            since=None if self.since is None else datetime.combine(self.since, time.min, UTC),
+            until=None if self.until is None else datetime.combine(self.until + timedelta(days=1), time.min, UTC),
+        )
+
+
+class AuditLog(ApiView):
+    """``/trail``"""
+
+    @operation("listTrail", "Read the audit log", READ_AUDIT_LOG, tag="Trail")
+    def get(self, request: Request, query: AuditLogQuery) -> AuditLogPage:
+        """Sign-ins, changes of flows, users, tokens and limits, runs started or cancelled, exports: the newest first.
+
+        It takes the permission to see the audit log, which administrators have. To read on from where a script
+        stopped, send `after` with the number of the last entry that it has.
+        """
+        # One more than the page holds tells whether there is another.
+        limit = query.limit + 1
+        entries = fetch_entries(query.to_filters(), limit=limit, before=query.before, after=query.after)
+        page = cut_page(entries, query, is_descending=True)
+        return build_page(AuditLogPage, request, page, page.rows)
+
+
 urls: list[URLPattern] = [
     path("workers", WorkerList.as_view(), name="worker-list"),
     path("plugins", PluginList.as_view(), name="plugin-list"),
+    path("me", AccountDetail.as_view(), name="me"),
+    path("trail", AuditLog.as_view(), name="trail"),
 ]

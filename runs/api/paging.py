@@ -5,19 +5,22 @@ compare keys: in a list from the greatest key down (runs, the newest first) ``ne
 key, in a list from the least key up (flows by name) what comes *after* it.
 
     page = fetch_page(SavedView.objects.all(), query, is_descending=True)
-    return build_page(SavedViewPage, request, [build(row) for row in page.rows], next=page.next, previous=page.previous)
+    return build_page(SavedViewPage, request, page, [build(row) for row in page.rows])
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from django.db.models import Q, QuerySet
+from rest_framework.request import Request
+
+from runs.documents import base
 
 Row = TypeVar("Row")
+_Shape = TypeVar("_Shape", bound=base.Page)
 Turn = Mapping[str, str]
 """The paging parameters of another page; none of them: the list from its beginning."""
 
@@ -33,13 +36,12 @@ class Place(Protocol):
     def after(self) -> Any: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Page(Generic[Row]):
+class Page(NamedTuple, Generic[Row]):
     """The rows of a page in the order of the list, and where ``next`` and ``previous`` lead; None: nowhere."""
 
     rows: Sequence[Row]
-    next: Turn | None
-    previous: Turn | None
+    next: Turn | None = None
+    previous: Turn | None = None
 
 
 def fetch_page(
@@ -94,3 +96,22 @@ def _build_condition(columns: Sequence[str], key: tuple[Any, ...], lookup: str) 
 
 def _format_key(key: Any) -> str:
     return ".".join(map(str, key)) if isinstance(key, tuple) else str(key)
+
+
+def build_page(shape: type[_Shape], request: Request, page: Page[Any], items: Sequence[Any]) -> _Shape:
+    """What a list answers: the items that were made of the rows of ``page``, and the addresses of the pages beside."""
+    addresses = {
+        name: _build_address(request, turn) for name, turn in (("next", page.next), ("previous", page.previous))
+    }
+    return shape.model_validate({"items": items, **addresses})
+
+
+def _build_address(request: Request, turn: Turn | None) -> str | None:
+    if turn is None:
+        return None
+    query = request.query_params.copy()
+    for name in ("before", "after"):
+        query.pop(name, None)
+    query.update(turn)
+    text = query.urlencode()
+    return request.build_absolute_uri(request.path + (f"?{text}" if text else ""))

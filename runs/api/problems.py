@@ -80,23 +80,29 @@ class Conflict(ApiProblem):
         super().__init__(HTTPStatus.CONFLICT, kind, detail)
 
 
-KINDS = {
-    HTTPStatus.BAD_REQUEST: "bad-request",
-    HTTPStatus.UNAUTHORIZED: "not-authenticated",
-    HTTPStatus.FORBIDDEN: "forbidden",
-    HTTPStatus.NOT_FOUND: "not-found",
-    HTTPStatus.METHOD_NOT_ALLOWED: "method-not-allowed",
-    HTTPStatus.NOT_ACCEPTABLE: "not-acceptable",
-    HTTPStatus.REQUEST_TIMEOUT: "body-too-slow",
-    HTTPStatus.LENGTH_REQUIRED: "length-required",
-    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "too-large",
-    HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "unsupported-media-type",
-    HTTPStatus.TOO_MANY_REQUESTS: "throttled",
-    HTTPStatus.INTERNAL_SERVER_ERROR: "internal-error",
-    HTTPStatus.SERVICE_UNAVAILABLE: "unavailable",
+STATUSES = {
+    400: ("bad-request", "A query parameter is unknown or not valid, or the body is not JSON."),
+    401: ("not-authenticated", "No token was sent, or it is unknown, revoked or expired."),
+    403: ("forbidden", "The token’s scope or its owner’s permissions don’t allow this."),
+    404: ("not-found", "Nothing exists at this address."),
+    405: ("method-not-allowed", "The address does not allow this method."),
+    406: ("not-acceptable", "No media type in the Accept header is available."),
+    408: ("body-too-slow", "The body did not arrive in time."),
+    409: ("", "The request conflicts with the current state; the detail says why."),
+    411: ("length-required", "The body came in chunks, and this server needs a `Content-Length`."),
+    412: ("", "It has changed since it was read."),
+    413: ("too-large", "The body is too large, or the query has too many parameters."),
+    415: ("unsupported-media-type", "The media type in the Content-Type header is not supported."),
+    422: ("", "The body is not valid; `errors` lists each problem with a JSON pointer."),
+    429: ("throttled", "Too many requests; `Retry-After` says in how many seconds to try again."),
+    500: ("internal-error", ""),
+    501: ("", "This server can’t stream events; it needs ASGI."),
+    503: ("unavailable", "The database is not available; try again soon."),
 }
-"""The types of problems that a status alone explains; others are named where they are raised."""
+"""The type of a problem that its status alone explains, and what the status means in general.
 
+Other types are named where they are raised. Without a meaning, a status is left out of the OpenAPI document.
+"""
 
 _MESSAGES = {"missing": "This is missing.", "extra_forbidden": "Unknown field."}
 """By the type of an error, where pydantic's own message says less."""
@@ -120,7 +126,7 @@ def build_document(
 ) -> dict[str, Any]:
     """The problem document."""
     document: dict[str, Any] = {
-        "type": f"urn:toolflow:problem:{kind or KINDS[status]}",
+        "type": f"urn:toolflow:problem:{kind or STATUSES[status][0]}",
         "title": _TITLES.get(status, status.phrase),
         "status": int(status),
         "detail": detail,
@@ -203,7 +209,7 @@ def _translate(error: Exception) -> ApiProblem:
             status, sentence = HTTPStatus.SERVICE_UNAVAILABLE, "The database is not available. Try again soon."
         case _:
             status, sentence = HTTPStatus.INTERNAL_SERVER_ERROR, "Internal error. See the server’s log."
-    return ApiProblem(status, KINDS[status], sentence, headers=headers)
+    return ApiProblem(status, STATUSES[status][0], sentence, headers=headers)
 
 
 _SENTENCES = {

@@ -57,8 +57,8 @@ class RunExportView(ApiView):
     @operation(
         "exportRuns",
         "Export runs as JSON Lines or CSV",
+        READ_RUNS,
         tag="Runs",
-        requires=READ_RUNS,
         parameters=[*FILTERS, *describe_query(ExportQuery)],
         answers={(200, JsonLinesRenderer.media_type): _FILE, (200, CsvRenderer.media_type): _FILE},
     )
@@ -71,7 +71,8 @@ class RunExportView(ApiView):
         an entry in the audit log.
         """
         filters, query = parse_filters(request.query_params, ExportQuery)
-        format: Format = query.format or ("csv" if request.accepted_renderer.format == "csv" else "jsonl")
+        # Only these two and JSON can be accepted.
+        format: Format = "csv" if request.accepted_renderer.format == "csv" else "jsonl"
         has_attempts = query.attempts == "all"
         if has_attempts and format == "csv":
             problem = Problem("attempts", "CSV has one row per run and no attempts; use JSON Lines.")

@@ -11,14 +11,13 @@ from django.db.models import F
 from django.http import Http404
 from django.urls import URLPattern, path
 from rest_framework.request import Request
-from rest_framework.response import Response
 
 from flows.engine.history import TokenUsage, sum_usage
 from runs.api.access import READ_RUNS, build_links
-from runs.api.base import ApiView, build_page, operation
-from runs.api.paging import fetch_page
+from runs.api.base import ApiView, operation
+from runs.api.paging import Page, build_page, fetch_page
+from runs.api.schemas import runs as schemas
 from runs.attempt_rules import FIRST, USEFUL, WASTED, classify_attempts
-from runs.documents import run as schemas
 from runs.documents.loading import (
     COLUMNS_OF_ISSUE,
     RunLinks,
@@ -27,29 +26,29 @@ from runs.documents.loading import (
     load_steps,
     select_attempts,
 )
-from runs.documents.run import Attempt, RunParts, RunUsage, Step
+from runs.documents.run import Attempt, AttemptParts, RunParts, Step
 from runs.models import Attempt as AttemptRow
 from runs.models import Issue, Run
 
-_read = partial(operation, tag="Runs", requires=READ_RUNS, problems=[404])
+_read = partial(operation, requires=READ_RUNS, tag="Runs")
 
 
 class StepList(ApiView):
     """``/runs/<run_id>/steps``"""
 
-    @_read("listSteps", "List the steps of a run", query=RunParts, answers={200: schemas.StepPage})
-    def get(self, request: Request, run_id: int, query: RunParts) -> Response:
+    @_read("listSteps", "List the steps of a run")
+    def get(self, request: Request, run_id: int, query: RunParts) -> schemas.StepPage:
         """All steps with their attempts, also those that have not begun. Step 0 is the input. They are one page."""
         steps = load_steps(run_id, build_links(request), query)
         if not steps:
             raise Http404
-        return build_page(schemas.StepPage, request, steps, next=None, previous=None)
+        return build_page(schemas.StepPage, request, Page(steps), steps)
 
 
 class StepDetail(ApiView):
     """``/runs/<run_id>/steps/<index>``"""
 
-    @_read("getStep", "Read a step", query=RunParts, answers={200: Step})
+    @_read("getStep", "Read a step")
     def get(self, request: Request, run_id: int, index: int, query: RunParts) -> Step:
         """One step with its attempts. Step 0 is the input."""
         for step in load_steps(run_id, build_links(request), query, index=index):
@@ -60,8 +59,8 @@ class StepDetail(ApiView):
 class AttemptDetail(ApiView):
     """``/runs/<run_id>/steps/<index>/attempts/<number>``"""
 
-    @_read("getAttempt", "Read an attempt", query=schemas.AttemptParts, answers={200: Attempt})
-    def get(self, request: Request, run_id: int, index: int, number: int, query: schemas.AttemptParts) -> Attempt:
+    @_read("getAttempt", "Read an attempt")
+    def get(self, request: Request, run_id: int, index: int, number: int, query: AttemptParts) -> Attempt:
         """Its output as it was used and as it came, the request that the model saw, its issues and its usage."""
         attempt = load_attempt(run_id, index, number, build_links(request), query)
         if attempt is None:
@@ -72,10 +71,8 @@ class AttemptDetail(ApiView):
 class AttemptList(ApiView):
     """``/runs/<run_id>/attempts``"""
 
-    @_read(
-        "listAttempts", "List the attempts of a run", query=schemas.AttemptFilters, answers={200: schemas.AttemptPage}
-    )
-    def get(self, request: Request, run_id: int, query: schemas.AttemptFilters) -> Response:
+    @_read("listAttempts", "List the attempts of a run")
+    def get(self, request: Request, run_id: int, query: schemas.AttemptFilters) -> schemas.AttemptPage:
         """In the order of steps and numbers, each with its output, issues and usage, without the input (step 0)."""
         _check_run(run_id)
         rows = select_attempts().filter(step__run=run_id)
@@ -88,14 +85,14 @@ class AttemptList(ApiView):
         )
         links = build_links(request)
         items = [build_attempt(row, run_id, links, query) for row in page.rows]
-        return build_page(schemas.AttemptPage, request, items, next=page.next, previous=page.previous)
+        return build_page(schemas.AttemptPage, request, page, items)
 
 
 class IssueList(ApiView):
     """``/runs/<run_id>/issues``"""
 
-    @_read("listIssues", "List the issues of a run", query=schemas.IssueFilters, answers={200: schemas.IssuePage})
-    def get(self, request: Request, run_id: int, query: schemas.IssueFilters) -> Response:
+    @_read("listIssues", "List the issues of a run")
+    def get(self, request: Request, run_id: int, query: schemas.IssueFilters) -> schemas.IssuePage:
         """Those of all attempts in the order of steps, attempts and audits, each with its attempt.
 
         A field of an audit’s own that is called `attempt` stands in the document of the attempt only.
@@ -112,13 +109,12 @@ class IssueList(ApiView):
         page = fetch_page(rows, query, columns=columns, key_of=lambda row: tuple(row[name] for name in columns))
         links = build_links(request)
         items = [_build_issue(row, run_id, links) for row in page.rows]
-        return build_page(schemas.IssuePage, request, items, next=page.next, previous=page.previous)
+        return build_page(schemas.IssuePage, request, page, items)
 
 
-def _build_issue(row: dict[str, Any], run_id: int, links: RunLinks) -> schemas.FoundIssue:
+def _build_issue(row: dict[str, Any], run_id: int, links: RunLinks) -> dict[str, Any]:
     attempt = {**row, "url": links.link_attempt(run_id, row["step"], row["number"])}
-    own = {name: row[name] for name in COLUMNS_OF_ISSUE}
-    return schemas.FoundIssue.model_validate({**row["added_fields"], **own, "attempt": attempt})
+    return {**row["added_fields"], **{name: row[name] for name in COLUMNS_OF_ISSUE}, "attempt": attempt}
 
 
 def _check_run(run_id: int) -> None:
@@ -135,8 +131,8 @@ _USAGE_FIELDS = tuple(TokenUsage.model_fields)
 class RunUsageDetail(ApiView):
     """``/runs/<run_id>/usage``"""
 
-    @_read("getRunUsage", "Read what a run used", answers={200: RunUsage})
-    def get(self, request: Request, run_id: int) -> RunUsage:
+    @_read("getRunUsage", "Read what a run used")
+    def get(self, request: Request, run_id: int) -> schemas.RunUsage:
         """Tokens and cost of each attempt, each step and all together.
 
         They are also split into first attempts, retries of steps that passed in the end, and retries of steps that did
@@ -148,7 +144,7 @@ class RunUsageDetail(ApiView):
         return _build_usage(list(rows.values_list(*columns, named=True)), run_id, build_links(request))
 
 
-def _build_usage(rows: Sequence[Any], run_id: int, links: RunLinks) -> RunUsage:
+def _build_usage(rows: Sequence[Any], run_id: int, links: RunLinks) -> schemas.RunUsage:
     parts = classify_attempts([(row.step__index, row.outcome or "running") for row in rows])
     attempts = [
         schemas.AttemptUsage.model_validate(
@@ -169,7 +165,9 @@ def _build_usage(rows: Sequence[Any], run_id: int, links: RunLinks) -> RunUsage:
     sums = {part: _sum(one for one in attempts if one.part == part) for part in (FIRST, USEFUL, WASTED)}
     by_step = groupby(attempts, key=lambda one: one.step)
     steps = [{"index": step, "usage": _sum(own)} for step, own in by_step]
-    return RunUsage.model_validate({"total": _sum(attempts), "parts": sums, "steps": steps, "attempts": attempts})
+    return schemas.RunUsage.model_validate(
+        {"total": _sum(attempts), "parts": sums, "steps": steps, "attempts": attempts}
+    )
 
 
 def _sum(attempts: Iterable[schemas.AttemptUsage]) -> TokenUsage:

@@ -12,6 +12,7 @@ from django.db.models import QuerySet
 from django.http import Http404
 from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, OpenApiResponse
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -19,25 +20,25 @@ from rest_framework.response import Response
 from flows.engine.errors import Problem
 from flows.models import Flow, FlowVersion
 from runs.api.access import CHANGE_RUNS, READ_RUNS, RERUN_RUNS, START_RUNS, build_links, find_user
-from runs.api.base import ApiView, build_page, describe_query, operation
+from runs.api.base import IDEMPOTENCY_KEY, REPLAYED, RETRY_AFTER, ApiView, describe_query, header, operation
+from runs.api.events import answer_at_end
 from runs.api.idempotency import idempotent
-from runs.api.openapi import (
-    APPLIED,
-    IDEMPOTENCY_KEY,
-    LOCATION,
-    LOCATION_OF_MANY,
-    PREFER,
-    REPLAYED,
-    RETRY_AFTER,
-)
-from runs.api.paging import fetch_page
+from runs.api.paging import Page, build_page, fetch_page
 from runs.api.problems import Conflict, InvalidBody
 from runs.api.run_filters import FILTERS, parse_filters
-from runs.api.schemas.run_bodies import NewRun, NewRuns, Rerun, RunChange, RunTerms
-from runs.api.waiting import answer_at_end
+from runs.api.schemas.runs import (
+    NewRun,
+    NewRuns,
+    Rerun,
+    RunChange,
+    RunPage,
+    RunTerms,
+    StartedFilters,
+    StartedRuns,
+)
 from runs.documents.base import Nothing, RowPaging
 from runs.documents.loading import build_new_run, load_run, load_summaries
-from runs.documents.run import Run, RunPage, RunParts, StartedFilters, StartedRuns
+from runs.documents.run import Run, RunParts
 from runs.filters import fetch_matching_runs
 from runs.models import Priority, RunStatus
 from runs.models import Run as RunRow
@@ -57,7 +58,19 @@ from runs.submission import (
 from runs.webhooks.addresses import find_obstacle
 
 _operation = partial(operation, tag="Runs")
-_START_HEADERS = [IDEMPOTENCY_KEY, PREFER, LOCATION, RETRY_AFTER, APPLIED, REPLAYED]
+_LOCATION = header("Location", OpenApiTypes.URI, "The address of the run, or of the list of runs.", 200, 202)
+_START_HEADERS = [
+    IDEMPOTENCY_KEY,
+    header(
+        "Prefer",
+        str,
+        "`wait=30` waits up to 30 seconds for the run to end, and answers 200 with the finished run if it ends then.",
+    ),
+    _LOCATION,
+    RETRY_AFTER,
+    header("Preference-Applied", str, "How long the request may have waited.", 200, 202),
+    REPLAYED,
+]
 _START_ANSWERS = {
     200: OpenApiResponse(Run, "The run ended within the time that `Prefer: wait` gave it; with its attempts."),
     202: OpenApiResponse(Run, "The run is queued; read it at `Location` until it has ended."),
@@ -73,14 +86,8 @@ def _show_body(body: dict[str, Any]) -> OpenApiExample:
 class RunList(ApiView):
     """``/runs``"""
 
-    @_operation(
-        "listRuns",
-        "List runs",
-        requires=READ_RUNS,
-        parameters=[*FILTERS, *describe_query(RowPaging)],
-        answers={200: RunPage},
-    )
-    def get(self, request: Request) -> Response:
+    @_operation("listRuns", "List runs", READ_RUNS, parameters=[*FILTERS, *describe_query(RowPaging)])
+    def get(self, request: Request) -> RunPage:
         """The runs that meet all filters, the newest first, without their inputs, steps and attempts.
 
         A search that finds little in very many runs may stop early: then a page has fewer items than `limit`, or none,
@@ -91,14 +98,13 @@ class RunList(ApiView):
         found = fetch_matching_runs(filters, before=query.before, after=query.after, limit=query.limit + 1)
         page = cut_page(found, limit=query.limit, before=query.before, after=query.after)
         items = load_summaries(page.keys, build_links(request))
-        return build_page(RunPage, request, items, next=page.older, previous=page.newer)
+        return build_page(RunPage, request, Page(items, page.older, page.newer), items)
 
     @_operation(
         "createRun",
         "Start a run",
-        requires=START_RUNS,
+        START_RUNS,
         parameters=_START_HEADERS,
-        body=NewRun,
         examples=[_show_body({"flow": "colour-theme", "input": _INPUT, "labels": ["nightly"]})],
         answers=_START_ANSWERS,
         problems=[409],
@@ -117,15 +123,8 @@ class RunList(ApiView):
 class RunBulk(ApiView):
     """``/runs/bulk``"""
 
-    @_operation(
-        "listStartedRuns",
-        "List the runs that one request started",
-        requires=READ_RUNS,
-        query=StartedFilters,
-        answers={200: RunPage},
-        problems=[404],
-    )
-    def get(self, request: Request, query: StartedFilters) -> Response:
+    @_operation("listStartedRuns", "List the runs that one request started", READ_RUNS, problems=[404])
+    def get(self, request: Request, query: StartedFilters) -> RunPage:
         """Exactly those, the newest first, whatever else was started at the same time.
 
         Follow the `Location` of `createRuns`. With `status=queued,running` the list is empty once all have ended.
@@ -134,18 +133,15 @@ class RunBulk(ApiView):
         if query.status:
             runs = runs.filter(status__in=query.status)
         page = fetch_page(runs, query, is_descending=True)
-        items = load_summaries([run.pk for run in page.rows], build_links(request))
-        return build_page(RunPage, request, items, next=page.next, previous=page.previous)
+        return build_page(RunPage, request, page, load_summaries([run.pk for run in page.rows], build_links(request)))
 
     @_operation(
         "createRuns",
         "Start many runs",
-        requires=START_RUNS,
-        parameters=[IDEMPOTENCY_KEY, LOCATION_OF_MANY, RETRY_AFTER, REPLAYED],
-        body=NewRuns,
+        START_RUNS,
+        parameters=[_LOCATION, RETRY_AFTER],
         examples=[_show_body({"flow": "colour-theme", "runs": [{"input": _INPUT, "metadata": {"row": 1}}]})],
         answers={202: OpenApiResponse(StartedRuns, "The runs are queued; `Location` lists them.")},
-        problems=[409],
     )
     @idempotent
     def post(self, request: Request, body: NewRuns) -> HttpResponseBase:
@@ -171,21 +167,12 @@ class RunBulk(ApiView):
 class RunDetail(ApiView):
     """``/runs/<run_id>``"""
 
-    @_operation(
-        "getRun", "Read a run", requires=READ_RUNS, query=RunParts, answers={200: Run}, problems=[404], has_etag=True
-    )
+    @_operation("getRun", "Read a run", READ_RUNS, has_etag=True)
     def get(self, request: Request, run_id: int, query: RunParts) -> Run:
         """The run with its steps and their attempts, each with its own issues and token usage. Step 0 is the input."""
         return _load(request, run_id, query)
 
-    @_operation(
-        "changeRun",
-        "Change the labels and metadata of a run",
-        requires=CHANGE_RUNS,
-        body=RunChange,
-        answers={200: Run},
-        problems=[404],
-    )
+    @_operation("changeRun", "Change the labels and metadata of a run", CHANGE_RUNS)
     def patch(self, request: Request, run_id: int, body: RunChange) -> Run:
         """Sets what the body names, at any time; the answer is the run without its attempts."""
         try:
@@ -201,11 +188,9 @@ class RunCancel(ApiView):
     @_operation(
         "cancelRun",
         "Cancel a run",
-        requires=CHANGE_RUNS,
-        parameters=[IDEMPOTENCY_KEY, RETRY_AFTER, REPLAYED],
-        body=Nothing,
+        CHANGE_RUNS,
+        parameters=[RETRY_AFTER],
         answers={202: OpenApiResponse(Run, "The run is cancelled, or is about to be.")},
-        problems=[404, 409],
     )
     @idempotent
     def post(self, request: Request, run_id: int, body: Nothing) -> HttpResponseBase:
@@ -230,13 +215,7 @@ class RunAgain(ApiView):
     """``/runs/<run_id>/run-again``"""
 
     @_operation(
-        "runAgain",
-        "Re-run a run",
-        requires=RERUN_RUNS,
-        parameters=_START_HEADERS,
-        body=Rerun,
-        answers=_START_ANSWERS,
-        problems=[404, 409],
+        "runAgain", "Re-run a run", RERUN_RUNS, parameters=_START_HEADERS, answers=_START_ANSWERS, problems=[409]
     )
     def post(self, request: Request, run_id: int, body: Rerun) -> HttpResponseBase:
         """Starts a run with the input of this one and everything else that it was given, but for what the body says.

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, Any
 
 from django.db.models import QuerySet
 from django.http import Http404
 from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path, reverse
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse
+from drf_spectacular.utils import OpenApiExample, OpenApiResponse
 from pydantic import AfterValidator, Field, WithJsonSchema
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -19,19 +19,15 @@ from rest_framework.response import Response
 from flows.engine.errors import Problem
 from runs import models
 from runs.api.access import CHANGE_RUNS, KEEP_VIEWS, READ_RUNS, find_user, require_permission
-from runs.api.base import ApiView, build_page, operation
+from runs.api.base import LOCATION, ApiView, operation
 from runs.api.idempotency import idempotent
-from runs.api.openapi import IDEMPOTENCY_KEY, REPLAYED
-from runs.api.paging import fetch_page
+from runs.api.paging import build_page, fetch_page
 from runs.api.problems import Conflict, InvalidBody
 from runs.api.run_filters import Filters, ShownFilters, parse_filter_fields, show_filters
 from runs.documents.base import Answer, Body, Page, RowPaging, Text, Url
 from runs.models.saved_view import MAX_NAME_LENGTH, NameTakenError, TooManyViewsError, parse_name
 
-TAG = "Saved views"
-LOCATION = OpenApiParameter(
-    "Location", OpenApiTypes.URI, OpenApiParameter.HEADER, description="The address of the view.", response=[201]
-)
+_operation = partial(operation, tag="Saved views")
 EXAMPLE = OpenApiExample(
     "What failed",
     value={"name": "Failed themes", "filters": {"flow": "colour-theme", "status": ["failed", "errored"]}},
@@ -76,25 +72,19 @@ class SavedViewPage(Page):
 class SavedViewList(ApiView):
     """``/saved-views``"""
 
-    @operation(
-        "listSavedViews", "List saved views", tag=TAG, requires=READ_RUNS, query=RowPaging, answers={200: SavedViewPage}
-    )
-    def get(self, request: Request, query: RowPaging) -> Response:
+    @_operation("listSavedViews", "List saved views", READ_RUNS)
+    def get(self, request: Request, query: RowPaging) -> SavedViewPage:
         """Your own, and those that others share."""
         page = fetch_page(_select_seen(request), query, is_descending=True)
-        items = [_build(view, request) for view in page.rows]
-        return build_page(SavedViewPage, request, items, next=page.next, previous=page.previous)
+        return build_page(SavedViewPage, request, page, [_describe(view, request) for view in page.rows])
 
-    @operation(
+    @_operation(
         "createSavedView",
         "Save a view",
-        tag=TAG,
-        requires=KEEP_VIEWS,
-        parameters=[IDEMPOTENCY_KEY, LOCATION, REPLAYED],
-        body=NewView,
+        KEEP_VIEWS,
+        parameters=[LOCATION],
         examples=[EXAMPLE],
         answers={201: SavedView},
-        problems=[409],
     )
     @idempotent
     def post(self, request: Request, body: NewView) -> HttpResponseBase:
@@ -112,30 +102,23 @@ class SavedViewList(ApiView):
             raise Conflict("too-many-views", str(error)) from None
         except NameTakenError as error:
             raise Conflict("name-taken", str(error)) from None
-        document = _build(view, request)
+        document = SavedView.model_validate(_describe(view, request))
         return Response(document, HTTPStatus.CREATED, headers={"Location": document.url})
 
 
 class SavedViewDetail(ApiView):
     """``/saved-views/<view_id>``"""
 
-    @operation(
-        "getSavedView", "Read a saved view", tag=TAG, requires=READ_RUNS, answers={200: SavedView}, problems=[404]
-    )
+    @_operation("getSavedView", "Read a saved view", READ_RUNS)
     def get(self, request: Request, view_id: int) -> SavedView:
         """One of your own, or one that is shared."""
         view = _select_seen(request).filter(pk=view_id).first()
         if view is None:
             raise Http404
-        return _build(view, request)
+        return SavedView.model_validate(_describe(view, request))
 
-    @operation(
-        "deleteSavedView",
-        "Delete a saved view",
-        tag=TAG,
-        requires=KEEP_VIEWS,
-        answers={204: OpenApiResponse(description="It is gone.")},
-        problems=[404],
+    @_operation(
+        "deleteSavedView", "Delete a saved view", KEEP_VIEWS, answers={204: OpenApiResponse(None, "It is gone.")}
     )
     def delete(self, request: Request, view_id: int) -> Response:
         """One of your own; those of others can't be deleted."""
@@ -149,18 +132,15 @@ def _select_seen(request: Request) -> QuerySet[models.SavedView]:
     return models.SavedView.objects.seen_by(find_user(request).pk).select_related("owner")
 
 
-def _build(view: models.SavedView, request: Request) -> SavedView:
-    return SavedView(
-        id=view.pk,
-        name=view.name,
-        created_by=view.owner.get_username(),
-        is_shared=view.is_shared,
-        filters=show_filters(view.query),
-        created_at=view.created_at,
-        url=request.build_absolute_uri(reverse("api:saved-view", args=[view.pk])),
-        page_url=f"{request.build_absolute_uri(reverse('runs:list'))}?{view.query}",
-        runs_url=f"{request.build_absolute_uri(reverse('api:run-list'))}?{view.query}",
-    )
+def _describe(view: models.SavedView, request: Request) -> dict[str, Any]:
+    return {
+        **vars(view),
+        "created_by": view.owner.get_username(),
+        "filters": show_filters(view.query),
+        "url": request.build_absolute_uri(reverse("api:saved-view", args=[view.pk])),
+        "page_url": f"{request.build_absolute_uri(reverse('runs:list'))}?{view.query}",
+        "runs_url": f"{request.build_absolute_uri(reverse('api:run-list'))}?{view.query}",
+    }
 
 
 urls: list[URLPattern] = [

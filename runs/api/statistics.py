@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, timedelta
+from functools import partial
 from typing import Any
 
 from django.http import Http404
@@ -15,7 +16,6 @@ from flows.engine.errors import Problem
 from flows.models import Flow, FlowVersion
 from runs.api.access import READ_RUNS
 from runs.api.base import ApiView, operation
-from runs.api.present_state import describe_now
 from runs.api.problems import InvalidQuery
 from runs.api.schemas.statistics import (
     DEFAULT_DAYS,
@@ -31,6 +31,7 @@ from runs.api.schemas.statistics import (
     UsageQuery,
     UsageStatistics,
 )
+from runs.models import Run
 from runs.statistics.figures import (
     FLOW,
     GROUPS,
@@ -51,26 +52,23 @@ from runs.statistics.figures import (
     sum_models,
     sum_versions,
 )
+from runs.statistics.queue_state import fetch_queue_state
 from runs.statistics.sums import WEEK, Period, RunSums, StepSums, last_days, split_bill, sum_by_slot, use_of_runs
 
+_operation = partial(operation, tag="Statistics")
 MAX_ITEMS = 1_000
 """Items of an answer about usage."""
 MAX_VERSIONS = 100
 MAX_ISSUES = 50
+MAX_RUNNING = 20
+MAX_COUNTED = 1_000
+"""Running runs that are listed, and that are counted."""
 
 
 class FlowStatisticsView(ApiView):
     """``/flows/<name>/statistics``"""
 
-    @operation(
-        "getFlowStatistics",
-        "Read the statistics of a flow",
-        tag="Statistics",
-        requires=READ_RUNS,
-        query=FlowStatisticsQuery,
-        answers={200: FlowStatistics},
-        problems=[404],
-    )
+    @_operation("getFlowStatistics", "Read the statistics of a flow", READ_RUNS)
     def get(self, request: Request, name: str, query: FlowStatisticsQuery) -> FlowStatistics:
         """Runs that ended in a span of days: rates, durations, tokens and cost; by version, model, step and day. The
         same figures as on the page of the flow.
@@ -117,14 +115,10 @@ class FlowStatisticsView(ApiView):
 class AuditStatisticsView(ApiView):
     """``/flows/<name>/statistics/audits``"""
 
-    @operation(
+    @_operation(
         "getFlowAuditStatistics",
         "Read how often the audits of a flow fired, and what their retries cost",
-        tag="Statistics",
-        requires=READ_RUNS,
-        query=AuditQuery,
-        answers={200: AuditStatistics},
-        problems=[404],
+        READ_RUNS,
     )
     def get(self, request: Request, name: str, query: AuditQuery) -> AuditStatistics:
         """Each audit by step, the 100 that come first; what ToolFlow itself raised by code. If several fired in one
@@ -144,14 +138,7 @@ class AuditStatisticsView(ApiView):
 class UsageStatisticsView(ApiView):
     """``/statistics/usage``"""
 
-    @operation(
-        "getUsage",
-        "Read the tokens and cost of flows by flow, version, model and day",
-        tag="Statistics",
-        requires=READ_RUNS,
-        query=UsageQuery,
-        answers={200: UsageStatistics},
-    )
+    @_operation("getUsage", "Read the tokens and cost of flows by flow, version, model and day", READ_RUNS)
     def get(self, request: Request, query: UsageQuery) -> UsageStatistics:
         """Usage of the runs that ended in a span of days. An answer has at most 1,000 items; what makes more is refused
         with 400: ask for fewer days, filter, or group by less.
@@ -182,14 +169,7 @@ class UsageStatisticsView(ApiView):
 class OverviewView(ApiView):
     """``/statistics/overview``"""
 
-    @operation(
-        "getOverview",
-        "Read current activity, and today against the 7-day median",
-        tag="Statistics",
-        requires=READ_RUNS,
-        query=OverviewQuery,
-        answers={200: Overview},
-    )
+    @_operation("getOverview", "Read current activity, and today against the 7-day median", READ_RUNS)
     def get(self, request: Request, query: OverviewQuery) -> Overview:
         """Runs under way, the queue and its workers; and the runs that ended today so far beside the median of the 7
         days before. Days are those of UTC.
@@ -203,14 +183,31 @@ class OverviewView(ApiView):
             "cost": found.so_far.known_cost,
             "unpriced": found.so_far.unpriced,
         }
+        queue = fetch_queue_state()
+        states = [worker.state for worker in queue.workers]
+        silent = states.count("silent")
         figures = {
             "now": now,
-            **describe_now(),
+            "running": _fetch_running(),
+            "queue": queue,
+            "workers": {
+                "alive": len(states) - silent,
+                "silent": silent,
+                "slots": queue.slots,
+                "in_flight": queue.in_flight,
+            },
             "is_simulated": query.is_simulated,
             "today": today,
             "median": found.median,
         }
         return Overview.model_validate(figures, context={"is_simulated": query.is_simulated})
+
+
+def _fetch_running() -> dict[str, Any]:
+    columns = ("pk", "flow__name", "version__number", "started_at", "steps_passed", "step_count")
+    running = Run.objects.running()
+    newest = running.order_by("-created_at", "-pk").values(*columns)[:MAX_RUNNING]
+    return {"count": running.order_by()[:MAX_COUNTED].count(), "items": list(newest)}
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -3,12 +3,9 @@
 from django.urls import re_path
 
 from runs.api import (
-    account,
-    audit_log,
     bulk_actions,
     documentation,
     events,
-    fallback,
     flow_tools,
     flows,
     installation,
@@ -19,6 +16,7 @@ from runs.api import (
     statistics,
     webhooks,
 )
+from runs.api.base import show_nothing
 
 app_name = "api"
 
@@ -26,7 +24,6 @@ urlpatterns = [
     *runs.urls,
     *run_parts.urls,
     *events.urls,
-    *account.urls,
     *run_export.urls,
     *saved_views.urls,
     *bulk_actions.urls,
@@ -35,9 +32,8 @@ urlpatterns = [
     *flow_tools.urls,
     *flows.urls,
     *statistics.urls,
-    *audit_log.urls,
     *installation.urls,
     *documentation.urls,
     # Last: what is not there is told in the API's own way, too.
-    re_path(r"", fallback.show_nothing, name="nothing"),
+    re_path(r"", show_nothing, name="nothing"),
 ]

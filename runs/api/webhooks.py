@@ -14,8 +14,7 @@ from django.http import Http404
 from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
+from drf_spectacular.utils import OpenApiResponse
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -30,14 +29,12 @@ from runs.api.access import (
     READ_RUNS,
     build_links,
 )
-from runs.api.base import ApiView, build_page, operation
+from runs.api.base import LOCATION, RETRY_AFTER, ApiView, operation
 from runs.api.idempotency import idempotent
-from runs.api.openapi import IDEMPOTENCY_KEY, REPLAYED, RETRY_AFTER
-from runs.api.paging import fetch_page
+from runs.api.paging import build_page, fetch_page
 from runs.api.problems import Conflict, InvalidBody, InvalidQuery
 from runs.api.schemas.webhooks import (
     ChangedEndpoint,
-    Delivery,
     DeliveryPage,
     DeliveryQuery,
     NewEndpoint,
@@ -58,10 +55,7 @@ from runs.webhooks.secrets import RotatedRecentlyError, derive_secret, find_over
 MAX_TRIES = 50
 """Of a delivery, the latest; it has eight unless it is sent again."""
 _operation = partial(operation, tag="Webhooks")
-_send = partial(_operation, parameters=[IDEMPOTENCY_KEY, RETRY_AFTER, REPLAYED], body=Nothing, problems=[404, 409])
-_LOCATION = OpenApiParameter(
-    "Location", OpenApiTypes.URI, OpenApiParameter.HEADER, description="Its address.", response=[201]
-)
+_SENT = {202: OpenApiResponse(WholeDelivery, "It will be sent shortly.")}
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Endpoints
@@ -70,27 +64,18 @@ _LOCATION = OpenApiParameter(
 class EndpointList(ApiView):
     """``/webhook-endpoints``"""
 
-    @_operation(
-        "listWebhookEndpoints",
-        "List webhook endpoints",
-        requires=READ_ENDPOINTS,
-        query=RowPaging,
-        answers={200: WebhookEndpointPage},
-    )
-    def get(self, request: Request, query: RowPaging) -> Response:
+    @_operation("listWebhookEndpoints", "List webhook endpoints", READ_ENDPOINTS)
+    def get(self, request: Request, query: RowPaging) -> WebhookEndpointPage:
         """The endpoints of all flows and of single ones, each with its last delivery."""
         rows = EndpointRow.objects.with_last_delivery().select_related("flow")
         page = fetch_page(rows, query)
-        values = _describe_endpoints(request, page.rows)
-        items = [WebhookEndpoint.model_validate(one) for one in values]
-        return build_page(WebhookEndpointPage, request, items, next=page.next, previous=page.previous)
+        return build_page(WebhookEndpointPage, request, page, list(_describe_endpoints(request, page.rows)))
 
     @_operation(
         "createWebhookEndpoint",
         "Create a webhook endpoint",
-        requires=ADD_ENDPOINTS,
-        parameters=[_LOCATION],
-        body=NewEndpoint,
+        ADD_ENDPOINTS,
+        parameters=[LOCATION],
         answers={201: OpenApiResponse(NewWebhookEndpoint, "The endpoint, with its secret.")},
         problems=[409],
     )
@@ -118,25 +103,12 @@ class EndpointList(ApiView):
 class EndpointDetail(ApiView):
     """``/webhook-endpoints/<endpoint_id>``"""
 
-    @_operation(
-        "getWebhookEndpoint",
-        "Read a webhook endpoint",
-        requires=READ_ENDPOINTS,
-        answers={200: WebhookEndpoint},
-        problems=[404],
-    )
+    @_operation("getWebhookEndpoint", "Read a webhook endpoint", READ_ENDPOINTS)
     def get(self, request: Request, endpoint_id: int) -> WebhookEndpoint:
         """With its last delivery, without its secret."""
         return _read_endpoint(request, endpoint_id)
 
-    @_operation(
-        "changeWebhookEndpoint",
-        "Change a webhook endpoint",
-        requires=CHANGE_ENDPOINTS,
-        body=ChangedEndpoint,
-        answers={200: WebhookEndpoint},
-        problems=[404, 409],
-    )
+    @_operation("changeWebhookEndpoint", "Change a webhook endpoint", CHANGE_ENDPOINTS, problems=[409])
     def patch(self, request: Request, endpoint_id: int, body: ChangedEndpoint) -> WebhookEndpoint:
         """What is waiting for a retry still goes to the address that it was made for; none if it is disabled."""
         row = _fetch_endpoint(endpoint_id)
@@ -152,9 +124,8 @@ class EndpointDetail(ApiView):
     @_operation(
         "deleteWebhookEndpoint",
         "Delete a webhook endpoint",
-        requires=DELETE_ENDPOINTS,
-        answers={204: OpenApiResponse(description="It is deleted.")},
-        problems=[404],
+        DELETE_ENDPOINTS,
+        answers={204: OpenApiResponse(None, "It is deleted.")},
     )
     def delete(self, request: Request, endpoint_id: int) -> Response:
         """Its deliveries stay listed; those that wait are not sent any more."""
@@ -165,11 +136,12 @@ class EndpointDetail(ApiView):
 class EndpointTest(ApiView):
     """``/webhook-endpoints/<endpoint_id>/test``"""
 
-    @_send(
+    @_operation(
         "testWebhookEndpoint",
         "Send a test to a webhook endpoint",
-        requires=CHANGE_ENDPOINTS,
-        answers={202: OpenApiResponse(WholeDelivery, "It will be sent shortly.")},
+        CHANGE_ENDPOINTS,
+        parameters=[RETRY_AFTER],
+        answers=_SENT,
     )
     @idempotent
     def post(self, request: Request, endpoint_id: int, body: Nothing) -> HttpResponseBase:
@@ -180,14 +152,7 @@ class EndpointTest(ApiView):
 class EndpointRotation(ApiView):
     """``/webhook-endpoints/<endpoint_id>/rotate-secret``"""
 
-    @_operation(
-        "rotateWebhookSecret",
-        "Rotate the secret of a webhook endpoint",
-        requires=CHANGE_ENDPOINTS,
-        body=Rotation,
-        answers={200: RotatedSecret},
-        problems=[404, 409],
-    )
+    @_operation("rotateWebhookSecret", "Rotate the secret of a webhook endpoint", CHANGE_ENDPOINTS, problems=[409])
     def post(self, request: Request, endpoint_id: int, body: Rotation) -> RotatedSecret:
         """Messages are signed with the new secret at once, and for seven days with the previous one, too.
 
@@ -242,14 +207,8 @@ def _describe_endpoints(request: Request, rows: Iterable[Any]) -> Iterator[dict[
 class DeliveryList(ApiView):
     """``/webhook-deliveries``"""
 
-    @_operation(
-        "listWebhookDeliveries",
-        "List webhook deliveries",
-        requires=READ_RUNS,
-        query=DeliveryQuery,
-        answers={200: DeliveryPage},
-    )
-    def get(self, request: Request, query: DeliveryQuery) -> Response:
+    @_operation("listWebhookDeliveries", "List webhook deliveries", READ_RUNS)
+    def get(self, request: Request, query: DeliveryQuery) -> DeliveryPage:
         """One delivery for each run that has ended and each address that it is sent to, and for each test."""
         rows = _select_deliveries().defer("body")
         if query.run is not None:
@@ -264,20 +223,13 @@ class DeliveryList(ApiView):
                 raise InvalidQuery([Problem("flow", "No flow has this name.")])
             rows = rows.filter(flow=flow_id)
         page = fetch_page(rows, query, is_descending=True)
-        items = [Delivery.model_validate(one) for one in _describe_deliveries(request, page.rows)]
-        return build_page(DeliveryPage, request, items, next=page.next, previous=page.previous)
+        return build_page(DeliveryPage, request, page, list(_describe_deliveries(request, page.rows)))
 
 
 class DeliveryDetail(ApiView):
     """``/webhook-deliveries/<delivery_id>``"""
 
-    @_operation(
-        "getWebhookDelivery",
-        "Read a delivery with its tries",
-        requires=READ_RUNS,
-        answers={200: WholeDelivery},
-        problems=[404],
-    )
+    @_operation("getWebhookDelivery", "Read a delivery with its tries", READ_RUNS)
     def get(self, request: Request, delivery_id: int) -> WholeDelivery:
         """What was sent, and of each try the status and the beginning of the answer, or why there is none."""
         return _read_delivery(request, delivery_id)
@@ -286,12 +238,7 @@ class DeliveryDetail(ApiView):
 class DeliveryAgain(ApiView):
     """``/webhook-deliveries/<delivery_id>/send-again``"""
 
-    @_send(
-        "sendWebhookAgain",
-        "Send a webhook again",
-        requires=CHANGE_RUNS,
-        answers={202: OpenApiResponse(WholeDelivery, "It will be sent shortly.")},
-    )
+    @_operation("sendWebhookAgain", "Send a webhook again", CHANGE_RUNS, parameters=[RETRY_AFTER], answers=_SENT)
     @idempotent
     def post(self, request: Request, delivery_id: int, body: Nothing) -> HttpResponseBase:
         """Makes a new try at once, under the same `message_id` and with all retries before it.

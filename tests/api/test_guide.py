@@ -18,10 +18,10 @@ from standardwebhooks import Webhook
 
 from flows.examples import load_examples, load_sample_input
 from flows.models import Flow
-from runs.api import idempotency, waiting
+from runs.api import events, idempotency
 from runs.api.documentation import build_schema, write_yaml
-from runs.api.problems import KINDS
-from runs.api.schemas.run_bodies import MAX_RUNS
+from runs.api.problems import STATUSES
+from runs.api.schemas.runs import MAX_RUNS
 from runs.client import batch
 from runs.client.__main__ import app
 from runs.documents.base import DEFAULT_LIMIT, MAX_LIMIT
@@ -167,12 +167,12 @@ def test_the_receiver_of_the_guide_believes_only_what_is_signed(tmp_path: Path) 
 def test_the_guide_names_scopes_statuses_and_limits_that_hold() -> None:
     assert [row[0].strip("`") for row in read_table(GUIDE, "## A token")] == list(TokenScope.values)
     told = {int(code) for row in read_table(GUIDE, "## Errors") for code in re.findall(r"\d+", row[0])}
-    assert {int(status) for status in KINDS} - {405, 406} <= told
+    assert STATUSES.keys() - {405, 406, 501} <= told
     text = " ".join(read_page(GUIDE).split())
     hours = idempotency.KEPT_FOR.total_seconds() / 3600
     for sentence in (
         f"after {DEFAULT_LIFETIME.removesuffix('d')} days",
-        f"({waiting.MAX_WAIT} at most)",
+        f"({events.MAX_WAIT} at most)",
         f"For {hours:.0f} hours",
         f"up to {MAX_RUNS:,} runs",
         f"requests of up to {batch.MAX_BATCH_RUNS:,} runs",

@@ -11,7 +11,7 @@ import pytest
 from django.contrib.auth.models import Permission, User
 
 from flows.models import FlowVersion
-from runs.api import waiting
+from runs.api import events
 from runs.models import Run
 from tests.api.asking import Script, create_token
 from tests.api.documents import read
@@ -41,8 +41,8 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(waiting, "sleep", clock.sleep)
-    monkeypatch.setattr(waiting, "monotonic", clock.monotonic)
+    monkeypatch.setattr(events, "sleep", clock.sleep)
+    monkeypatch.setattr(events, "read_clock", clock.monotonic)
     return clock
 
 
@@ -103,7 +103,7 @@ class TestWaiting:
         self, operator: Script, clock: Clock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         slots = threading.BoundedSemaphore(1)
-        monkeypatch.setattr(waiting, "_slots", slots)
+        monkeypatch.setattr(events, "_slots", slots)
         with slots:
             answer = operator.post("runs", ORDER, Prefer="wait=30")
             assert (answer.status_code, "Preference-Applied" in answer, clock.now) == (202, False, 0)
@@ -135,4 +135,4 @@ class TestWaiting:
     ],
 )
 def test_preferences_that_are_understood(header: str, seconds: int | None) -> None:
-    assert waiting.parse_wait(header) == seconds
+    assert events.parse_wait(header) == seconds

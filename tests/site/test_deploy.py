@@ -14,7 +14,7 @@ import yaml
 from django.conf import settings
 from django.core.management import get_commands
 
-from runs.api import events, waiting
+from runs.api import events
 from runs.management.commands.serve import KEEP_ALIVE_TIMEOUT, REQUEST_STOP_TIMEOUT
 from runs.queue_processes.process_tree import EXIT_TIMEOUT, FORCED_STOP_TIMEOUT
 from tests.site.test_settings import read_settings, start_command
@@ -217,7 +217,7 @@ class TestNginx:
         (body,) = re.findall(r"client_max_body_size (\S+);", text)
         assert to_bytes(body) >= read_settings(tmp_path)["TOOLFLOW_MAX_BODY"]
         (patience,) = re.findall(r"proxy_read_timeout (\d+)s;", text)
-        assert int(patience) > max(waiting.MAX_WAIT, 2 * events.HEARTBEAT_INTERVAL)
+        assert int(patience) > max(events.MAX_WAIT, 2 * events.HEARTBEAT_INTERVAL)
         # nginx closes idle connections after 60 seconds by itself.
         assert KEEP_ALIVE_TIMEOUT > 60
 

@@ -14,7 +14,7 @@ from flows.engine.spec import MAX_STEPS, MAX_TOKEN_BUDGET
 from flows.flow_file import SCHEMA_PATH
 from flows.models import MAX_KEEP_DAYS
 from flows.publishing import NOTE_LENGTH
-from runs.api.schemas.run_bodies import Budget
+from runs.api.schemas.runs import Budget
 from runs.documents.base import (
     WHOLE,
     Amount,

@@ -18,7 +18,7 @@ class Worker(Answer):
     pid: int = Field(description="The number of its process.")
     version: str = Field(description="The version of ToolFlow that it runs.")
     status: Literal["working", "stopping", "silent"] = Field(
-        description="`stopping` takes no more runs; `silent` has no recent heartbeat."
+        validation_alias="state", description="`stopping` takes no more runs; `silent` has no recent heartbeat."
     )
     slots: Count = Field(description="The maximum number of concurrent runs.")
     in_flight: Count = Field(description="The number of runs in progress.")

@@ -5,7 +5,7 @@ Models of sums read their attributes. Validate them with the context ``is_simula
 
 from __future__ import annotations
 
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
@@ -30,7 +30,16 @@ Cost = Annotated[
     Annotated[Amount, AfterValidator(lambda cost: round(cost, _COST_PLACES))] | None, BeforeValidator(_hide_simulated)
 ]
 Rate = Annotated[float, Field(ge=0)] | None
-Seconds = Annotated[float, Field(ge=0), AfterValidator(lambda seconds: round(seconds, 3))]
+
+
+def _count_seconds(duration: object) -> object:
+    # Clocks of two machines may differ a little.
+    return max(duration.total_seconds(), 0.0) if isinstance(duration, timedelta) else duration
+
+
+Seconds = Annotated[
+    float, Field(ge=0), AfterValidator(lambda seconds: round(seconds, 3)), BeforeValidator(_count_seconds)
+]
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Figures
@@ -294,9 +303,9 @@ class UsageStatistics(Asked):
 class RunningRun(Answer):
     """A run under way."""
 
-    id: int = Field(ge=1, description="Its number.")
-    flow: str = Field(description="Name of the flow.")
-    version: int = Field(ge=1, description="Number of the version.")
+    id: int = Field(ge=1, validation_alias="pk", description="Its number.")
+    flow: str = Field(validation_alias="flow__name", description="Name of the flow.")
+    version: int = Field(ge=1, validation_alias="version__number", description="Number of the version.")
     started_at: datetime | None = Field(description="When it was started, UTC.")
     steps_passed: Count = Field(description="Steps that passed so far.")
     step_count: Count = Field(description="Steps of the flow.")

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from runs.api.schemas.run_bodies import WebhookUrl
+from runs.api.schemas.runs import WebhookUrl
 from runs.documents.base import Answer, Body, Count, Page, RowNumber, RowPaging, Text, TextOrNull, Url
 from runs.models import DeliveryState, WebhookEvent
 

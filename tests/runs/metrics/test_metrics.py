@@ -23,7 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from flows.engine.simulated_model import Fault, FaultKind
 from flows.models import FlowVersion
 from runs import health, observability
-from runs.api import waiting
+from runs.api import events
 from runs.models import DailyRuns, DailySteps
 from runs.observability.meters import WebMeter, WorkerMeter
 from runs.observability.worker_metrics import serve_metrics
@@ -160,7 +160,7 @@ class TestRequests:
         self, client: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         version = make_version()
-        monkeypatch.setattr(waiting, "_wait_for_end", lambda run_id, seconds: waiting.RunState(0, has_ended=False))
+        monkeypatch.setattr(events, "_wait_for_end", lambda run_id, seconds: events.RunState(0, has_ended=False))
         client.force_login(User.objects.create_superuser("ada"))
         order = {"flow": version.flow.name, "input": {"topic": "tea"}}
         for headers in ({}, {"Prefer": "wait=60"}):
