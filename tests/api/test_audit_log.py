@@ -10,8 +10,7 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from runs.models import AuditEntry
-from tests.api.asking import Script, read_problem
-from tests.api.documents import SIGN_IN_QUERIES, read, settle
+from tests.api.asking import SIGN_IN_QUERIES, Script, read, settle
 
 pytestmark = [pytest.mark.django_db, pytest.mark.sql]
 
@@ -104,25 +103,3 @@ def test_a_script_reads_on_from_an_entry_that_was_purged(administrator: Script) 
     AuditEntry.objects.all().purge(before=now - timedelta(days=60), limit=9)
     assert list_ids(administrator, f"actor=ada&after={gone}") == [kept]
     assert list_ids(administrator, f"actor=ada&before={gone}") == []
-
-
-@pytest.mark.parametrize(
-    ("query", "names"),
-    [
-        ("action=danced", ["action"]),
-        ("kind=teapot", ["kind"]),
-        ("id=7", ["id"]),
-        ("actor=", ["actor"]),
-        ("from=yesterday", ["from"]),
-        ("from=2026-1-1", ["from"]),
-        ("to=0001-01-01", ["to"]),
-        ("from=2026-03-02&to=2026-03-01", ["to"]),
-        ("actor=%00", ["actor"]),
-        ("before=1&after=2", ["after"]),
-        ("before=1&after=2&colour=red", ["colour"]),
-    ],
-)
-def test_a_parameter_that_is_not_valid_is_named(administrator: Script, query: str, names: list[str]) -> None:
-    answer = administrator.get(f"trail?{query}")
-    assert answer.status_code == 400
-    assert [error["parameter"] for error in read_problem(answer)["errors"]] == names

@@ -17,8 +17,6 @@ from django.test import Client
 from flows.engine.json_values import MAX_PROBLEMS
 from runs.access_groups import create_groups
 from runs.api.documentation import build_schema
-from runs.models import Run
-from runs.run_options import MAX_METADATA_BYTES
 from tests.api.asking import Script, create_token, make_user, read_problem
 from tests.api.event_reading import PATIENCE, serve
 from tests.engine.builders import make_flow
@@ -86,29 +84,6 @@ class TestMistakes:
         make_version(make_flow())
         answer = operator.post("runs", {"flow": "example", "input": {"topic": ["\0"] * 5_000}})
         assert len(list_pointers(answer)) == MAX_PROBLEMS
-
-    def test_metadata_that_is_too_large_is_not_searched_for_others(self, operator: Script) -> None:
-        make_version(make_flow())
-        body = {"flow": "example", "input": {}, "metadata": {"a": "\0", "b": "x" * MAX_METADATA_BYTES}}
-        assert list_pointers(operator.post("runs", body)) == {"/metadata"}
-
-    @pytest.mark.parametrize("body", [b"null", b"[]", b"7", b'"tea"'])
-    @pytest.mark.parametrize("path", ["runs", "runs/bulk", "runs/1/run-again", "flows/preview"])
-    def test_what_is_no_object_is_a_mistake_of_the_whole(self, editor: Script, path: str, body: bytes) -> None:
-        assert list_pointers(editor.post(path, body)) == {""}
-
-    def test_what_can_not_be_stored_is_reported_at_each_place(self, operator: Script) -> None:
-        make_version(make_flow())
-        body = rb"""{"flow": "example", "metadata": {"x": ["fine", "\u0000"]}, "input": {
-            "topic": "tea", "parts": [{"a/b": "half \ud83d"}, "fine", {"\u0000": 1}], "deep": {"er": "\udc00"}
-        }}"""
-        places = {"/input/parts/0/a~1b", "/input/parts/2", "/input/deep/er", "/metadata"}
-        assert list_pointers(operator.post("runs", body)) == places
-        runs = [{"input": {"topic": "tea"}}, {"input": {"topic": "\0"}}]
-        assert list_pointers(operator.post("runs/bulk", {"flow": "example", "runs": runs})) == {"/runs/1/input/topic"}
-        again = operator.post(f"runs/{make_run().pk}/run-again", {"input": {"topic": ["\0"]}})
-        assert list_pointers(again) == {"/input/topic/0"}
-        assert Run.objects.count() == 1
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -10,9 +10,8 @@ from django.contrib.auth.models import Permission
 from pytest_django import DjangoAssertNumQueries
 
 from runs.bulk_actions import work
-from runs.models import AuditEntry, BulkAction, Run, RunStatus, WorkState
-from tests.api.asking import Script, create_token, make_user, read_problem
-from tests.api.documents import SIGN_IN_QUERIES, read, settle
+from runs.models import AuditEntry, Run, RunStatus, WorkState
+from tests.api.asking import SIGN_IN_QUERIES, Script, create_token, make_user, read, read_problem, settle
 from tests.api.long_work import make_bulk_action
 from tests.engine.builders import NOON
 from tests.runs.builders import make_run, make_version
@@ -33,11 +32,6 @@ def ask(script: Script, status: int = 202, /, path: str = "bulk-actions", **body
     assert answer.status_code == status, answer.content
     document: dict[str, Any] = answer.json()
     return document
-
-
-def read_errors(answer: Any) -> dict[str, str]:
-    assert answer.status_code == 422
-    return {error["pointer"]: error["detail"] for error in read_problem(answer)["errors"]}
 
 
 def list_statuses() -> list[str]:
@@ -108,38 +102,6 @@ class TestRunningAgain:
 
 
 class TestMistakes:
-    @pytest.mark.parametrize(
-        ("body", "pointers"),
-        [
-            ({}, {"/kind"}),
-            ({"kind": "cancel"}, {""}),
-            ({"kind": "cancel", "runs": [1], "filters": {}}, {""}),
-            ({"kind": "delete", "filters": {}}, {"/kind"}),
-            ({"kind": "cancel", "runs": []}, {"/runs"}),
-            ({"kind": "cancel", "runs": 7}, {"/runs"}),
-            ({"kind": "cancel", "runs": [1, "2", True, 0, 2.5]}, {"/runs/1", "/runs/2", "/runs/3", "/runs/4"}),
-            ({"kind": "cancel", "runs": list(range(1, 1_002))}, {"/runs"}),
-            ({"kind": "cancel", "runs": [1], "newest": 5}, {"/newest"}),
-            ({"kind": "cancel", "filters": {}, "most": 5, "version": "live"}, {"/most", "/version"}),
-            ({"kind": "run_again", "filters": {}, "most": 10_001}, {"/most"}),
-            ({"kind": "run_again", "runs": [1], "most": 1}, {"/most"}),
-            ({"kind": "run_again", "filters": {}, "version": "oldest"}, {"/version"}),
-            ({"kind": "cancel", "filters": []}, {"/filters"}),
-            ({"kind": "cancel", "filters": {"flwo": "a"}}, {"/filters/flwo"}),
-            ({"kind": "cancel", "filters": {"flow": "nowhere"}}, {"/filters/flow"}),
-            ({"kind": "cancel", "filters": {"flow": 7, "from": "soon"}}, {"/filters/flow"}),
-            ({"kind": "cancel", "filters": {"status": ["lost"]}}, {"/filters/status"}),
-            ({"kind": "cancel", "filters": {"status": []}}, {"/filters/status"}),
-            ({"kind": "cancel", "filters": {"label": ""}}, {"/filters/label"}),
-            ({"kind": "cancel", "filters": {"label": "\0"}}, {"/filters/label"}),
-            ({"kind": "cancel", "filters": {"version": "1", "tokens": 1.5}}, {"/filters/version", "/filters/tokens"}),
-        ],
-    )
-    def test_each_has_a_pointer_and_nothing_is_done(self, operator: Script, body: Any, pointers: set[str]) -> None:
-        make_runs(1)
-        assert read_errors(operator.post("bulk-actions", body)).keys() == pointers
-        assert not BulkAction.objects.exists() and list_statuses() == ["queued"]
-
     @pytest.mark.parametrize(
         ("kind", "held", "lacking"), [("cancel", "add_run", "change_run"), ("run_again", "change_run", "add_run")]
     )

@@ -8,8 +8,7 @@ import pytest
 from django.http import HttpResponse
 
 from flows.models import Flow, FlowVersion
-from tests.api.asking import Script, read_problem
-from tests.api.documents import read_json
+from tests.api.asking import Script, read_json, read_problem
 from tests.engine.builders import make_flow, make_step
 from tests.flows.loading import load_flow
 

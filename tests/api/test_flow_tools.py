@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,8 +15,7 @@ from flows.engine.history import Severity
 from flows.engine.spec import AuditSpec, FailAt, FlowSpec
 from flows.models import Flow, FlowVersion
 from runs.models import Attempt, Run
-from tests.api.asking import Script, create_token, make_user, read_problem
-from tests.api.documents import list_wrong, read_json
+from tests.api.asking import Script, create_token, list_wrong, make_user, read_json, read_problem
 from tests.engine.builders import make_attempt, make_flow, make_issue, make_step
 from tests.flows.loading import load_flow
 from tests.runs.executing import run_flow
@@ -118,28 +116,6 @@ class TestPreview:
         answer = try_out(editor, "preview", make_step(1), run=run.pk)
         assert answer["notes"] == [f"In run {run.pk} (version 1) step 1 was “Outline”; here it is “Step 1”."]
 
-    @pytest.mark.parametrize(
-        ("fields", "pointers"),
-        [
-            ({"step": 3}, ["/step"]),
-            ({"step": True}, ["/step"]),
-            ({"document": []}, ["/document"]),
-            ({"document": {}}, ["/document/name", "/document/steps"]),
-            ({"input": [1]}, ["/input"]),
-            ({"input": {"topic": "tea"}, "run": 1}, [""]),
-            ({"after_attempt": 1}, [""]),
-            ({"outputs": {"1": {}, "2": {}, "x": {}}}, ["/outputs/2", "/outputs/x"]),
-            ({"outputs": {"1": [1]}}, ["/outputs/1"]),
-            ({"input": None}, [""]),
-            ({"colour": "green"}, ["/colour"]),
-            ({"output": {}}, ["/output"]),
-        ],
-    )
-    def test_what_is_not_valid_is_named(self, editor: Script, fields: dict[str, Any], pointers: list[str]) -> None:
-        trial = make_trial(make_step(1), make_step(2), step=2)
-        body = json.dumps({**trial, **fields}).encode()
-        assert list_invalid(editor.post("flows/preview", body)) == pointers
-
     def test_a_run_must_be_one_of_the_flow_that_went_as_far(self, editor: Script) -> None:
         spec = make_flow(make_step(1), make_step(2), make_step(3))
         run = make_stored_run(make_attempt(1), spec=spec, status="failed")
@@ -192,13 +168,6 @@ class TestTryAudits:
             assert try_out(editor, "try-audits", step, run=run.pk, attempt=number)["outcome"] == outcome
         missing = make_trial(step, run=run.pk, attempt=3)
         assert list_invalid(editor.post("flows/try-audits", missing)) == ["/attempt"]
-
-    @pytest.mark.parametrize(
-        ("fields", "pointer"),
-        [({}, ""), ({"output": {}, "attempt": 1}, ""), ({"attempt": 1}, ""), ({"output": "tea"}, "/output")],
-    )
-    def test_what_is_to_be_audited_is_said_once(self, editor: Script, fields: Any, pointer: str) -> None:
-        assert list_invalid(editor.post("flows/try-audits", make_trial(**fields))) == [pointer]
 
     def test_characters_that_no_database_holds_are_replaced_as_in_a_run(self, editor: Script) -> None:
         body = b'{"document": %s, "step": 1, "input": {}, "output": {"text": "a\\u0000\\ud800"}}'

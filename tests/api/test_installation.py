@@ -11,8 +11,7 @@ from django.utils import timezone
 from flows import checks
 from flows.engine.plugins import registry
 from runs.models import Worker
-from tests.api.asking import Script
-from tests.api.documents import read
+from tests.api.asking import Script, read
 from tests.engine.builders import make_step
 from tests.runs.builders import make_run, make_version, make_worker
 from tests.runs.pages.history_builders import make_page_flow

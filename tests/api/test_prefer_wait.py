@@ -13,8 +13,7 @@ from django.contrib.auth.models import Permission, User
 from flows.models import FlowVersion
 from runs.api import events
 from runs.models import Run
-from tests.api.asking import Script, create_token
-from tests.api.documents import read
+from tests.api.asking import Script, create_token, read
 from tests.engine.builders import NOON, make_flow
 from tests.engine.model_server import ModelServer
 from tests.runs.builders import make_run, make_version

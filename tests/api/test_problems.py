@@ -144,19 +144,6 @@ def test_only_a_database_that_is_away_is_worth_another_try(
 
 
 class TestQueries:
-    @pytest.mark.parametrize(
-        ("address", "name"),
-        [
-            ("runs?limit=1&limit=2", "limit"),
-            ("runs?flow=a&flow=b", "flow"),
-            ("statistics/usage?model=a&model=b", "model"),
-            ("trail?actor=a&actor=b", "actor"),
-        ],
-    )
-    def test_what_can_have_one_value_is_given_once(self, administrator: Script, address: str, name: str) -> None:
-        problem = read_problem(administrator.get(address))
-        assert (problem["status"], [error["parameter"] for error in problem["errors"]]) == (400, [name])
-
     def test_too_many_parameters_are_too_large(self, viewer: Script) -> None:
         assert read_problem(viewer.get("runs?" + "a&" * 10_001))["type"] == "urn:toolflow:problem:too-large"
 

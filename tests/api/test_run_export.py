@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from runs.models import AuditEntry, RunStatus
-from tests.api.asking import Script, read_problem
+from tests.api.asking import Script
 from tests.runs.builders import make_run, make_version
 from tests.runs.pages.history_builders import make_retried_run
 
@@ -59,23 +59,6 @@ def test_an_export_is_logged_with_its_token(viewer: Script) -> None:
     entry = AuditEntry.objects.get(action="exported")
     assert (entry.actor_name, entry.token_name) == ("viewer", "viewer edit")
     assert entry.details["query"] == "status=queued"
-
-
-@pytest.mark.parametrize(
-    ("query", "name"),
-    [
-        ("flow=nowhere", "flow"),
-        ("format=xlsx", "format"),
-        ("attempts=final", "attempts"),
-        ("format=csv&attempts=all", "attempts"),
-        ("limit=5", "limit"),
-    ],
-)
-def test_a_bad_parameter_gets_a_problem_and_no_file(viewer: Script, query: str, name: str) -> None:
-    for accept in ("*/*", "text/csv"):
-        answer = viewer.get(f"runs/export?{query}", Accept=accept)
-        assert [error["parameter"] for error in read_problem(answer)["errors"]] == [name]
-    assert not AuditEntry.objects.filter(action="exported").exists()
 
 
 def test_head_exports_nothing(viewer: Script) -> None:

@@ -1,4 +1,4 @@
-"""Listing runs over the API: the same filters and pages as on the page of runs, and errors where something is wrong."""
+"""Listing runs over the API: the same filters and pages as on the page of runs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from runs import paging
 from runs.filters import PARAMETERS
 from runs.models import FacetKind, RunStatus
 from runs.rollup import count_ended_runs
-from tests.api.asking import Script, read_problem
-from tests.api.documents import read
+from tests.api.asking import Script, read
 from tests.engine.builders import make_attempt
 from tests.runs.builders import make_run, make_version
 from tests.runs.listed_runs import make_listed_run, make_varied_runs
@@ -31,132 +30,85 @@ def walk(script: Script, address: str, way: str = "next") -> Iterator[list[int]]
     """The numbers of the runs on each page, from that address on."""
     following: str | None = address
     while following is not None:
-        page = read(script, following.removeprefix("http://testserver"))
+        page = read(script, following)
         yield [item["id"] for item in page["items"]]
         following = page[way]
 
 
-def list_wrong(script: Script, query: str) -> dict[str, str]:
-    """What is wrong with each parameter."""
-    problem = read_problem(script.get(f"runs?{query}"))
-    assert (problem["status"], problem["type"]) == (400, "urn:toolflow:problem:invalid-query")
-    return {error["parameter"]: error["detail"] for error in problem["errors"]}
+def test_an_item_is_the_run_without_its_input_and_history(viewer: Script) -> None:
+    run = make_stored_run(make_attempt(1, 1), labels=["nightly"], metadata={"ticket": 7}, cost=Decimal("0.25"))
+    (item,) = read(viewer, "runs")["items"]
+    whole = read(viewer, f"runs/{run.pk}?attempts=none")
+    assert whole.pop("input") == {"topic": "tea"}
+    assert item == whole
 
 
-class TestItems:
-    def test_an_item_is_the_run_without_its_input_and_history(self, viewer: Script) -> None:
-        run = make_stored_run(make_attempt(1, 1), labels=["nightly"], metadata={"ticket": 7}, cost=Decimal("0.25"))
-        (item,) = read(viewer, "runs")["items"]
-        whole = read(viewer, f"runs/{run.pk}?attempts=none")
-        assert whole.pop("input") == {"topic": "tea"}
-        assert item == whole
+def test_pages_lead_to_the_oldest_run_and_back_whatever_begins_meanwhile(viewer: Script) -> None:
+    numbers = [run.pk for run in make_varied_runs(11)][::-1]
+    pages = [numbers[:4], numbers[4:8], numbers[8:]]
+    first = read(viewer, "runs?limit=4")
+    assert list(walk(viewer, f"runs?limit=4&before={numbers[7]}", "previous")) == [pages[2], pages[1], pages[0]]
+    for _ in range(2):
+        make_run(created_at=datetime(2026, 11, 24, tzinfo=UTC))
+    assert list(walk(viewer, first["next"])) == pages[1:]
 
 
-class TestPages:
-    def test_pages_lead_to_the_oldest_run_and_back(self, viewer: Script) -> None:
-        numbers = [run.pk for run in make_varied_runs(11)][::-1]
-        pages = [numbers[:4], numbers[4:8], numbers[8:]]
-        assert list(walk(viewer, "runs?limit=4")) == pages
-        assert list(walk(viewer, f"runs?limit=4&before={numbers[7]}", "previous")) == [pages[2], pages[1], pages[0]]
-
-    def test_runs_that_begin_meanwhile_displace_none(self, viewer: Script) -> None:
-        numbers = [run.pk for run in make_varied_runs(6)][::-1]
-        first = read(viewer, "runs?limit=3")
-        for _ in range(2):
-            make_run(created_at=datetime(2026, 11, 24, tzinfo=UTC))
-        assert next(walk(viewer, first["next"])) == numbers[3:]
-
-    @pytest.mark.parametrize("query", ["before=1", "after=9223372036854775807", "before=" + "9" * 30 + "&flow=other"])
-    def test_a_page_beyond_all_runs_is_empty_and_leads_back(self, viewer: Script, query: str) -> None:
-        make_run()
-        make_version(make_page_flow(name="other"))
-        page = read(viewer, f"runs?{query}")
-        assert page["items"] == []
-        assert page["next"] is not None or page["previous"] is not None
-
-    def test_looking_that_stops_early_goes_on_at_the_next_address(
-        self, viewer: Script, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(paging, "FIRST_SCAN_SIZE", 2)
-        monkeypatch.setattr(paging, "WINDOW", 4)
-        version = make_version(make_page_flow())
-        label, code = (FacetKind.LABEL, "a"), (FacetKind.CODE, "c")
-        rare = make_listed_run(version, facets=[label, code])
-        runs = [make_listed_run(version, facets=[label if number % 2 else code]) for number in range(60)]
-        pages = list(walk(viewer, "runs?label=a&code=c&limit=1"))
-        assert [number for page in pages for number in page] == [rare.pk]
-        assert [] in pages and len(pages) < len(runs)
+@pytest.mark.parametrize("query", ["before=1", "after=9223372036854775807", "before=" + "9" * 30 + "&flow=other"])
+def test_a_page_beyond_all_runs_is_empty_and_leads_back(viewer: Script, query: str) -> None:
+    make_run()
+    make_version(make_page_flow(name="other"))
+    page = read(viewer, f"runs?{query}")
+    assert page["items"] == []
+    assert page["next"] is not None or page["previous"] is not None
 
 
-class TestFilters:
-    def test_each_filter_of_the_page_is_one_here(self, viewer: Script) -> None:
-        version = make_version(make_page_flow())
-        run = make_listed_run(
-            version,
-            facets=[
-                (FacetKind.LABEL, "nightly"),
-                (FacetKind.LABEL, "eu"),
-                (FacetKind.CODE, "hex_format"),
-                (FacetKind.AUDIT, "Hex colours"),
-                (FacetKind.SEVERITY, "high"),
-                (FacetKind.MODEL, "gpt-5"),
-            ],
-            status=RunStatus.FAILED,
-            end_reason="step_failed",
-            created_at=datetime(2026, 11, 20, 23, 30, tzinfo=UTC),
-            started_by=User.objects.create(username="grace"),
-            cost=Decimal("0.2"),
-            total_tokens=30_000,
-        )
-        make_listed_run(make_version(make_page_flow(name="other")), created_at=datetime(2026, 11, 22, tzinfo=UTC))
-        matching = {
-            "q": str(run.pk),
-            "flow": "colour-theme",
-            "version": "1&flow=colour-theme",
-            "status": "failed,errored&status=running",
-            "reason": "step_failed",
-            "severity": "high",
-            "audit": "Hex%20colours",
-            "code": "hex_format",
-            "model": "gpt-5",
-            "label": "nightly&label=eu",
-            "from": "2026-11-20T23:30:00Z&to=2026-11-20",
-            "to": "2026-11-20",
-            "cost": "0.1",
-            "tokens": "20000",
-            "by": "grace",
-        }
-        assert matching.keys() == set(PARAMETERS)
-        for name, value in matching.items():
-            assert list_ids(viewer, f"{name}={value}") == [run.pk], name
+def test_a_search_that_stops_early_goes_on_at_the_next_address(viewer: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paging, "FIRST_SCAN_SIZE", 2)
+    monkeypatch.setattr(paging, "WINDOW", 4)
+    version = make_version(make_page_flow())
+    label, code = (FacetKind.LABEL, "a"), (FacetKind.CODE, "c")
+    rare = make_listed_run(version, facets=[label, code])
+    runs = [make_listed_run(version, facets=[label if number % 2 else code]) for number in range(60)]
+    pages = list(walk(viewer, "runs?label=a&code=c&limit=1"))
+    assert [number for page in pages for number in page] == [rare.pk]
+    assert [] in pages and len(pages) < len(runs)
 
-    def test_words_are_looked_for(self, viewer: Script) -> None:
-        run = make_stored_run(make_attempt(1, 1, output={"text": "Lapsang souchong"}))
-        make_stored_run(make_attempt(1, 1))
-        count_ended_runs()
-        assert list_ids(viewer, "q=souchong") == [run.pk]
 
-    @pytest.mark.parametrize(
-        ("query", "parameter"),
-        [
-            ("flow=tea&version=1", "flow"),
-            ("version=1", "version"),
-            ("status=failed,done", "status"),
-            ("from=yesterday", "from"),
-            ("from=2026-11-22&to=2026-11-21T08:00Z", "to"),
-            ("label=a&label=%00", "label"),
-            ("audit=", "audit"),
-            ("status=", "status"),
-            ("limit=0", "limit"),
-            ("stauts=failed", "stauts"),
-        ],
+def test_each_filter_of_the_page_is_one_here(viewer: Script) -> None:
+    version = make_version(make_page_flow())
+    facets = {"label": "nightly", "code": "hex_format", "audit": "Hex", "severity": "high", "model": "gpt-5"}
+    run = make_listed_run(
+        version,
+        facets=[(FacetKind.LABEL, "eu"), *((FacetKind(kind), value) for kind, value in facets.items())],
+        status=RunStatus.FAILED,
+        end_reason="step_failed",
+        created_at=datetime(2026, 11, 20, 23, 30, tzinfo=UTC),
+        started_by=User.objects.create(username="grace"),
+        cost=Decimal("0.2"),
+        total_tokens=30_000,
     )
-    def test_what_is_not_valid_is_an_error_by_the_name_of_its_parameter(
-        self, viewer: Script, query: str, parameter: str
-    ) -> None:
-        assert list(list_wrong(viewer, query)) == [parameter]
+    make_listed_run(make_version(make_page_flow(name="other")), created_at=datetime(2026, 11, 22, tzinfo=UTC))
+    matching = {
+        **facets,
+        "q": str(run.pk),
+        "flow": "colour-theme",
+        "version": "1&flow=colour-theme",
+        "status": "failed,errored&status=running",
+        "reason": "step_failed",
+        "label": "nightly&label=eu",
+        "from": "2026-11-20T23:30:00Z&to=2026-11-20",
+        "to": "2026-11-20",
+        "cost": "0.1",
+        "tokens": "20000",
+        "by": "grace",
+    }
+    assert matching.keys() == set(PARAMETERS)
+    for name, value in matching.items():
+        assert list_ids(viewer, f"{name}={value}") == [run.pk], name
 
-    def test_all_that_is_wrong_is_told_at_once(self, viewer: Script) -> None:
-        assert list(list_wrong(viewer, "flow=tea&by=nobody&cost=x&limit=0&before=x&severity=")) == [
-            "severity", "flow", "cost", "by", "limit", "before",
-        ]  # fmt: skip
+
+def test_words_are_looked_for(viewer: Script) -> None:
+    run = make_stored_run(make_attempt(1, 1, output={"text": "Lapsang souchong"}))
+    make_stored_run(make_attempt(1, 1))
+    count_ended_runs()
+    assert list_ids(viewer, "q=souchong") == [run.pk]

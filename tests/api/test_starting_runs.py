@@ -11,8 +11,7 @@ from django_q.models import OrmQ
 
 from flows.models import FlowVersion
 from runs.models import AuditEntry, FacetKind, Priority, Run, RunFacet, RunStatus
-from tests.api.asking import Script, read_problem
-from tests.api.documents import read
+from tests.api.asking import Script, read, read_problem
 from tests.engine.builders import NOON, closed, make_flow
 from tests.runs.builders import claim_run, make_run, make_version
 
@@ -72,56 +71,6 @@ class TestOne:
         document = send(operator, "runs", {**ORDER, **given, "cost_budget": 0.5})
         assert {name: document[name] for name in given} == given
         assert document == read(operator, f"runs/{document['id']}?attempts=none")
-
-    def test_null_is_as_if_it_were_left_out(self, operator: Script) -> None:
-        limits = ["token_budget", "cost_budget", "time_limit"]
-        names = ["version", "labels", "metadata", "priority", *limits, "webhook_url"]
-        document = send(operator, "runs", {**ORDER, **dict.fromkeys(names)})
-        assert [document[name] for name in names] == [1, [], {}, "normal", None, None, None, None]
-
-    @pytest.mark.parametrize(
-        ("body", "pointers"),
-        [
-            ({}, {"/flow", "/input"}),
-            ({**ORDER, "input": {"topic": 7}}, {"/input/topic"}),
-            ({**ORDER, "input": {"topic": "tea", "a/b": 1}}, {"/input/a~1b"}),
-            ({**ORDER, "input": {}}, {"/input"}),
-            ({**ORDER, "input": [1]}, {"/input"}),
-            ({**ORDER, "flow": "nowhere"}, {"/flow"}),
-            ({**ORDER, "flow": "a\0b"}, {"/flow"}),
-            *(({**ORDER, "version": version}, {"/version"}) for version in (2, 10**30, 0, "1", True)),
-            ({**ORDER, "verison": 1, "priority": "urgent"}, {"/verison", "/priority"}),
-        ],
-    )
-    def test_a_mistake_is_reported_at_its_place(self, operator: Script, body: Any, pointers: set[str]) -> None:
-        assert list_pointers(operator.post("runs", body)) == pointers
-        assert not Run.objects.exists()
-
-    @pytest.mark.parametrize(
-        ("name", "value", "pointer"),
-        [
-            ("labels", "nightly", ""),
-            ("labels", ["fine", 7], "/1"),
-            ("labels", ["a", "a", "x,y"], "/2"),
-            ("labels", list("0123456789a"), ""),
-            ("labels", ["fine", " bulk-2"], "/1"),
-            ("metadata", [], ""),
-            ("metadata", {"x": "y" * 16_400}, ""),
-            ("priority", 1, ""),
-            ("token_budget", 0, ""),
-            ("token_budget", "20000", ""),
-            ("cost_budget", "0", ""),
-            ("cost_budget", "1e3", ""),
-            ("cost_budget", True, ""),
-            ("time_limit", 10**9, ""),
-            ("webhook_url", "javascript:alert(1)", ""),
-            ("webhook_url", "https://example.com/" + "x" * 2_000, ""),
-        ],
-    )
-    def test_an_option_that_is_not_valid_is_reported(
-        self, operator: Script, name: str, value: Any, pointer: str
-    ) -> None:
-        assert list_pointers(operator.post("runs", {**ORDER, name: value})) == {f"/{name}{pointer}"}
 
     @pytest.mark.parametrize("body", [b"{", b"\xff", b'{"flow": "a", "flow": "b"}', b'{"input": NaN}', DEEP])
     def test_what_is_no_json_is_refused_as_such(self, operator: Script, body: bytes) -> None:
@@ -186,49 +135,6 @@ class TestMany:
         found = read(operator, f"runs/bulk?first={first.pk}&last={last.pk}")["items"]
         assert [item["id"] for item in found] == [last.pk, second.pk, first.pk]
 
-    @pytest.mark.parametrize(
-        ("query", "names"),
-        [
-            ("", {"first", "last"}),
-            ("first=a&last=0&status=no&before=x&limit=0", {"first", "last", "status", "before", "limit"}),
-            ("first=1&last=1&from=2026-11-21", {"from"}),
-        ],
-    )
-    def test_an_address_that_names_none_is_a_mistake(self, operator: Script, query: str, names: set[str]) -> None:
-        problem = read_problem(operator.get(f"runs/bulk?{query}"))
-        assert (problem["status"], {error["parameter"] for error in problem["errors"]}) == (400, names)
-
-    @pytest.mark.parametrize(
-        ("shared", "runs", "pointers"),
-        [
-            (
-                ["a,b"],
-                [
-                    {"input": INPUT, "labels": ["fine"]},
-                    {"input": {"topic": 7}},
-                    {"input": INPUT, "labels": ["x" * 51]},
-                    {"input": INPUT, "metadata": {"x": "y" * 20_000}},
-                    {"input": {}},
-                ],
-                {"/labels/0", "/runs/1/input/topic", "/runs/2/labels/0", "/runs/3/metadata", "/runs/4/input"},
-            ),
-            (
-                [],
-                ["tea", {"input": INPUT}, {"inptu": {}}, {"input": 7}, {"input": {}, "labels": [1]}, None],
-                {"/runs/0", "/runs/2/inptu", "/runs/2/input", "/runs/3/input", "/runs/4/labels/0", "/runs/5"},
-            ),
-            (list("012345"), [{"input": INPUT, "labels": list("abcde")}], {"/runs/0/labels"}),
-            (["bulk-2"], [{"input": INPUT}, {"input": INPUT, "labels": ["bulk-3"]}], {"/labels/0", "/runs/1/labels/0"}),
-            *(([], runs, {"/runs"}) for runs in ([], None, "tea", [{"input": INPUT}] * 1_001)),
-        ],
-    )
-    def test_all_mistakes_are_reported_and_nothing_is_started(
-        self, operator: Script, shared: Any, runs: Any, pointers: set[str]
-    ) -> None:
-        answer = operator.post("runs/bulk", {"flow": "example", "runs": runs, "labels": shared})
-        assert list_pointers(answer) == pointers
-        assert not Run.objects.exists()
-
 
 class TestRunningAgain:
     @pytest.fixture
@@ -270,22 +176,6 @@ class TestRunningAgain:
         for version, number in (("same", 1), ("live", 3), (2, 2)):
             assert send(operator, f"runs/{source.pk}/run-again", {"version": version})["version"] == number
 
-    @pytest.mark.parametrize(
-        ("body", "pointer"),
-        [
-            *(({"version": chosen}, "/version") for chosen in (9, 0, "latest", None, "1", True, [], 10**30)),
-            ({"version": "live"}, "/version"),  # which the input doesn't fit
-            ({"version": "live", "input": {"subject": 7}}, "/input/subject"),
-            ({"input": None}, "/input"),
-            ({"labels": ["bulk-2"]}, "/labels/0"),
-        ],
-    )
-    def test_a_mistake_is_reported_at_its_place(
-        self, source: Run, operator: Script, body: dict[str, Any], pointer: str
-    ) -> None:
-        make_version(make_flow(input_schema=closed(subject={"type": "string"})))
-        assert list_pointers(operator.post(f"runs/{source.pk}/run-again", body)) == {pointer}
-
     def test_an_address_that_nothing_is_sent_to_any_more_is_replaced(self, source: Run, operator: Script) -> None:
         Run.objects.update(webhook_url="https://hooks.example.com:25/T0")
         assert list_pointers(operator.post(f"runs/{source.pk}/run-again")) == {"/webhook_url"}
@@ -319,21 +209,6 @@ class TestChanging:
             changed = send(operator, f"runs/{run.pk}", {"labels": labels}, 200, "PATCH")
             assert changed["labels"] == ["bulk-2", "new"]
         assert [one["id"] for one in read(operator, "runs?label=bulk-2")["items"]] == [run.pk]
-
-    @pytest.mark.parametrize(
-        ("body", "pointer"),
-        [
-            ({"labels": ["fine", "a,b"]}, "/labels/1"),
-            ({"labels": ["bulk-2", "bulk-3"]}, "/labels/1"),
-            ({"metadata": {"x": "y" * 20_000}}, "/metadata"),
-            ({"metadata": []}, "/metadata"),
-            ({"priority": "high"}, "/priority"),
-        ],
-    )
-    def test_a_mistake_changes_nothing(self, operator: Script, body: dict[str, Any], pointer: str) -> None:
-        run = make_run(labels=["bulk-2"])
-        assert list_pointers(operator.ask("PATCH", f"runs/{run.pk}", body)) == {pointer}
-        assert Run.objects.get().revision == run.revision
 
 
 class TestCancelling:

@@ -12,8 +12,7 @@ from django.test import Client
 from flows.flow_file import parse_flow
 from flows.models import Flow, FlowVersion
 from runs.models import AuditEntry
-from tests.api.asking import Script, read_problem
-from tests.api.documents import list_wrong, read, read_json
+from tests.api.asking import Script, list_wrong, read, read_json, read_problem
 from tests.flows.versioned import store_three_versions, store_version
 
 pytestmark = pytest.mark.django_db
