@@ -76,11 +76,6 @@ class TestCancelling:
         assert document["filters"] == {"flow": "colour-theme", "status": ["queued"]}
         assert list_statuses() == ["cancelled"] * 3 + ["queued"]
 
-    def test_no_filters_mean_all_runs_and_newest_leaves_later_ones_out(self, operator: Script) -> None:
-        _, second, third = make_runs(3)
-        assert ask(operator, kind="cancel", filters={}, newest=second)["done"] == 2
-        assert Run.objects.get(pk=third).status == RunStatus.QUEUED
-
 
 class TestRunningAgain:
     def test_each_becomes_a_new_run_that_the_label_finds(self, operator: Script) -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from django.utils import timezone
 
-from flows import checks
 from flows.engine.plugins import registry
 from runs.models import Worker
 from tests.api.asking import Script, read
@@ -68,8 +66,3 @@ class TestPlugins:
                 "is_live": True,
             }
         ]
-
-    def test_modules_that_could_not_be_loaded_are_told(self, viewer: Script, monkeypatch: pytest.MonkeyPatch) -> None:
-        sentences: list[Any] = ["Plug-in module “gone” can't be imported: No module named 'gone'"]
-        monkeypatch.setattr(checks, "plugin_errors", sentences)
-        assert read(viewer, "plugins")["problems"] == sentences

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from django.http import QueryDict
 from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.test import APIRequestFactory
@@ -17,8 +16,7 @@ from rest_framework.test import APIRequestFactory
 from flows.models import Flow
 from runs.api.base import parse_query
 from runs.api.paging import build_page, fetch_page
-from runs.api.problems import InvalidQuery
-from runs.documents.base import Page, Paging, RowPaging
+from runs.documents.base import Page, Paging
 from tests.api.asking import Script
 
 pytestmark = pytest.mark.django_db
@@ -103,31 +101,6 @@ def test_addresses_are_absolute_and_keep_the_rest_of_the_query() -> None:
 def test_a_page_without_items_leads_back_to_the_list(query: str, way: str, other: str) -> None:
     page = ask(query)
     assert (page.items, getattr(page, way), getattr(page, other)) == ([], "http://testserver/api/v1/flows", None)
-
-
-@pytest.mark.parametrize(
-    ("query", "names"),
-    [
-        ("limit=0", ["limit"]),
-        ("limit=201", ["limit"]),
-        ("limit=", ["limit"]),
-        ("limit=%D9%A3", ["limit"]),
-        ("limit=" + "9" * 5_000, ["limit"]),
-        ("before=0", ["before"]),
-        ("after=1.0", ["after"]),
-        ("before=" + "9" * 5_000, ["before"]),
-        ("before=2&after=1", ["after"]),
-        ("limit=0&before=x&after=y", ["limit", "before", "after"]),
-    ],
-)
-def test_what_is_not_valid_is_reported_by_the_name_of_the_parameter(query: str, names: list[str]) -> None:
-    with pytest.raises(InvalidQuery) as caught:
-        parse_query(RowPaging, QueryDict(query))
-    assert [error.path for error in caught.value.errors] == names
-
-
-def test_a_number_larger_than_any_row_s_bounds_nothing() -> None:
-    assert parse_query(RowPaging, QueryDict("before=" + "9" * 40)).before == 2**63 - 1
 
 
 @pytest.mark.usefixtures("flows")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.api.stand_in import Reply, StandIn, answer_json
+from tests.client.stand_in import Reply, StandIn, answer_json
 from tests.client.test_runs import build_run
 from tests.test_docs import ROOT
 
