@@ -33,8 +33,8 @@ MAX_TABLES = 20
 MAX_CELL = 500
 """Characters of a value in a table, and of one in one line of JSON."""
 
-_MAX_SHORT = 40
-"""Characters of a value that shares its line with others."""
+_MAX_SHORT, _MAX_WORDS = 40, 4
+"""Characters and words of a value that shares its line with others: more of them are a sentence."""
 _MAX_GROUP = 96
 """Characters of such a line."""
 _MAX_LISTED = 20
@@ -227,7 +227,7 @@ def _show_key(key: str) -> ShownText:
 def _is_short(value: Any) -> bool:
     """Whether a value shares its line with others: a number, a short text, something empty."""
     if isinstance(value, str):
-        return len(value) <= _MAX_SHORT and "\n" not in value
+        return len(value) <= _MAX_SHORT and "\n" not in value and len(value.split(None, _MAX_WORDS)) <= _MAX_WORDS
     return not (isinstance(value, dict | list) and value)
 
 
@@ -372,7 +372,8 @@ def _view_text(base: OutputView, value: Any, marks: Sequence[Mark]) -> OutputVie
         lines.append(line)
         own = {one.pointer: one for one in (line.label, *line.fields) if one and one.pointer}
         values |= own
-        for pointer in (line.pointer, *own):
+        # A list without a heading is marked at its first item.
+        for pointer in (line.pointer, *own, line.pointer.rpartition("/")[0]):
             if pointer:
                 places.setdefault(pointer, line)
     anchors = place_marks(marks, places, places.keys() - values if is_cut else ())

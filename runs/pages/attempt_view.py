@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flows.engine.json_values import resolve_pointer
+from flows.engine.judging import build_code
 from flows.engine.plugins import registry
 from flows.engine.spec import StepSpec
 from runs import models
@@ -53,6 +54,12 @@ class IssueView:
     """What stands there; empty where that is a list, an object or missing."""
     lifecycle: Lifecycle | None
     """What became of it from attempt to attempt; None while that can't be known."""
+
+    @property
+    def code(self) -> str:
+        """Empty where it is the title in other letters."""
+        is_known = self.row.code == build_code(self.row.audit) or not self.row.audit
+        return "" if is_known else show_invisible(self.row.code)
 
     @property
     def path(self) -> str:

@@ -33,6 +33,7 @@ from runs.history.issue_links import (
 )
 from runs.history.lifecycle import Mark
 from runs.history.output_view import OutputView, View, parse_view, view_output
+from runs.history.texts import show_invisible
 from runs.models import Issue, Run, RunStatus
 from runs.pages.access import require_permission
 from runs.pages.attempt_rows import (
@@ -229,7 +230,11 @@ def _explain_outcome(attempt: AttemptView) -> str:
     if attempt.state == "passed":
         return f"with {count} that {'does' if attempt.issue_count == 1 else 'do'} not block" if attempt.issues else ""
     if attempt.state in ("failed", "invalid") and attempt.issue_count and not attempt.row.failure_reason:
-        return count
+        rule = attempt.checklist.rule if attempt.checklist else None
+        broken = (
+            [one.values for one in rule.explanation.conditions if not one.holds] if rule and rule.explanation else []
+        )
+        return f"{count}: {show_invisible(broken[0])}" if broken and broken[0] else count
     return ""
 
 

@@ -72,8 +72,13 @@ class TestText:
         assert view.anchors == {"i0": "i0-at", "i1": "i1-at", "i2": "i2-at"}
 
     def test_a_single_list_needs_no_heading_and_values_have_their_direction(self) -> None:
-        view = view_output({"risks": RISKS})
-        assert view.lines[0].depth == 0 and view.lines[0].label is not None and view.lines[0].label.text == "1.1"
+        view = view_output({"risks": RISKS}, [mark("/risks")])
+        assert (
+            view.lines[0].depth == 0
+            and view.lines[0].marks
+            and view.lines[0].label is not None
+            and view.lines[0].label.text == "1.1"
+        )
         directions = {one.text.direction for line in view.lines for one in line.fields if one.text}
         assert directions == {"", "ltr", "rtl"}
 
@@ -86,6 +91,10 @@ class TestText:
             ([1, "x"], ["1.| 1", "2.| x"]),
             ([[1, 2], {"a": 1}], ["1.| 1, 2", "2.| a 1"]),
             ([{"id": 1}, {"id": 1}], ["1.| id 1", "2.| id 1"]),
+            (
+                {"a": "four words share lines", "b": "but five have their own"},
+                ["a| four words share lines", "b| but five have their own"],
+            ),
             (
                 {"a": {"b": {"c": {"d": {"e": {"f": {"g": 1}}}}}}},
                 [*("a|", ".b|", "..c|", "...d|", "....e|"), '.....f| {"g": 1}'],
