@@ -22,8 +22,7 @@ from runs.history.issue_links import address_attempt
 from runs.history.texts import show_invisible
 from runs.models import Attempt, Issue, Run
 from runs.pages.attempt_view import count_severities, find_state, view_attempt
-from runs.pages.badges import STATES, IssueCounts
-from runs.pages.run_head import count_run_issues, find_run_state
+from runs.pages.badges import STATES, IssueCounts, count_run_issues, find_run_state
 
 RUN_DOCUMENTS = (
     "input", "model_settings", "end_sentence", "flow__description", "version__spec",

@@ -8,6 +8,7 @@ from itertools import islice
 from urllib.parse import urljoin
 
 from flows.engine.json_values import shorten
+from flows.engine.judging import build_code
 from flows.engine.prompt import select_issues
 from flows.engine.spec import FlowSpec
 from runs import models
@@ -46,6 +47,11 @@ def link_issue(step: int, number: int, issue: models.Issue, page: int = 1) -> Is
 def name_issue(issue: models.Issue) -> str:
     """What pages call an issue: its audit, or its code in words where the engine itself raised it."""
     return show_invisible(issue.audit or issue.code.replace("_", " ").capitalize())
+
+
+def show_code(issue: models.Issue) -> str:
+    """The code of an issue; empty where it is its name in other letters."""
+    return "" if not issue.audit or issue.code == build_code(issue.audit) else show_invisible(issue.code)
 
 
 def show_place(issue: models.Issue) -> str:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from flows.engine.json_values import resolve_pointer
-from flows.engine.judging import build_code
 from flows.engine.plugins import registry
 from flows.engine.spec import StepSpec
 from runs import models
@@ -21,6 +20,7 @@ from runs.history.issue_links import (
     count_page,
     list_page,
     name_issue,
+    show_code,
 )
 from runs.history.json_lines import Listing, Mark, list_compact, list_json
 from runs.history.lifecycle import FixedIssues, Lifecycle, StepIssues
@@ -57,9 +57,7 @@ class IssueView:
 
     @property
     def code(self) -> str:
-        """Empty where it is the title in other letters."""
-        is_known = self.row.code == build_code(self.row.audit) or not self.row.audit
-        return "" if is_known else show_invisible(self.row.code)
+        return show_code(self.row)
 
     @property
     def path(self) -> str:

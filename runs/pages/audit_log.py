@@ -113,7 +113,7 @@ def show_audit_log(request: HttpRequest) -> HttpResponse:
     context = {
         "form": form,
         "values": form.list_values(),
-        "problems": form.list_problems(),
+        "warnings": form.list_problems(),
         "page": turns,
         "rows": [_describe(entries[key]) for key in keys],
         "export_url": form.build_url("runs:trail-export"),

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
+
+from runs.models import RunStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,3 +68,13 @@ IssueCounts = tuple[tuple[Badge, int], ...]
 def list_counts(counts: Mapping[str, int]) -> IssueCounts:
     """Numbers of issues by severity with their badges."""
     return tuple((badge, counts[name]) for name, badge in SEVERITIES.items() if counts.get(name))
+
+
+def count_run_issues(run: Any) -> IssueCounts:
+    """Issues of all attempts of a run by severity."""
+    return list_counts({name: getattr(run, f"issues_{name}") for name in SEVERITIES})
+
+
+def find_run_state(run: Any) -> str:
+    """The status of a run as pages show it: one that is being cancelled says so."""
+    return "cancelling" if run.status == RunStatus.RUNNING and run.cancel_requested else str(run.status)

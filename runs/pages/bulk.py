@@ -181,7 +181,7 @@ def show_bulk_actions(request: HttpRequest) -> HttpResponse:
 @require_permission("runs.view_run")
 def show_bulk_action(request: HttpRequest, action_id: int) -> HttpResponse:
     """One bulk action; the page keeps itself up to date until it has ended."""
-    return _render_action(request, "runs/bulk_page.html", _load_action(action_id), shows_notes=True)
+    return _render_action(request, _load_action(action_id), shows_notes=True)
 
 
 @require_safe
@@ -193,7 +193,7 @@ def show_bulk_changes(request: HttpRequest, action_id: int) -> HttpResponse:
         return HttpResponse(status=204)
     # What is being read stays in place while it is the same.
     shows_notes = request.GET.get("left_out") != str(action.left_out)
-    return _render_action(request, "runs/bulk_progress.html", action, is_update=True, shows_notes=shows_notes)
+    return _render_action(request, action, is_update=True, shows_notes=shows_notes)
 
 
 @require_POST
@@ -212,7 +212,7 @@ def _load_action(action_id: int) -> BulkAction:
     return get_object_or_404(BulkAction.objects.select_related("asked_by").defer("run_ids"), pk=action_id)
 
 
-def _render_action(request: HttpRequest, template: str, action: BulkAction, **more: bool) -> HttpResponse:
+def _render_action(request: HttpRequest, action: BulkAction, **more: bool) -> HttpResponse:
     context = {
         "action": action,
         "title": _format_title(action),
@@ -221,7 +221,7 @@ def _render_action(request: HttpRequest, template: str, action: BulkAction, **mo
         "notes_left": action.left_out - len(action.notes),
         "is_unattended": action.is_unfinished and not Worker.objects.alive().exists(),
     }
-    return render(request, template, {**context, **more})
+    return render(request, "runs/bulk_page.html", {**context, **more})
 
 
 def _format_title(action: BulkAction) -> str:

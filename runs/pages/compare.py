@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from django.db.models import Count
 from django.http import HttpRequest, HttpResponse
@@ -17,23 +17,33 @@ from django.urls import path, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from flows.engine.differences import Change, compare_specs, pair_steps, summarise_changes
+from flows.engine.differences import compare_specs, pair_steps, summarise_changes
 from flows.engine.errors import SpecError
 from flows.engine.history import UNDECIDED, UNREPORTED_USAGE, TokenUsage, sum_usage
 from flows.engine.spec import FlowSpec
 from runs import models
+from runs.filter_fields import parse_run_number
 from runs.formatting import NOTHING, format_cost, format_count, format_duration
-from runs.history.issue_links import address_issue, name_issue
+from runs.history.issue_links import address_issue, name_issue, show_code
 from runs.history.json_lines import Mark
 from runs.history.matching import judge_attempt, trace_findings
-from runs.history.output_diff import OutputDiff, compare_outputs
+from runs.history.output_diff import compare_outputs
 from runs.history.output_view import OutputView, View, parse_view, view_output
 from runs.history.pairing import ItemMoves
 from runs.models import Run
 from runs.pages.access import require_permission
 from runs.pages.attempt_rows import list_attempt_rows, read_outputs
-from runs.pages.badges import FATES, SEVERITIES, STATES, Badge, IssueCounts, list_counts
-from runs.pages.run_head import count_run_issues, find_run_state, measure_run
+from runs.pages.badges import (
+    FATES,
+    SEVERITIES,
+    STATES,
+    Badge,
+    IssueCounts,
+    count_run_issues,
+    find_run_state,
+    list_counts,
+)
+from runs.pages.run_head import measure_run
 from runs.stored_history import read_usage
 
 MAX_CHOICES = 10
@@ -48,8 +58,7 @@ _KINDS = ("new", "persisted", "fixed", "unchecked", "all")
 _Amount = TypeVar("_Amount", int, float, Decimal)
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
+class Figure(NamedTuple):
     """One figure of both runs. ``delta`` is the new one less the old one, and ``tone`` says whether that is good."""
 
     name: str
@@ -93,78 +102,11 @@ class StepSide:
         return reverse("runs:attempt", args=[self.run.pk, self.index, self.row.number]) if self.row else ""
 
 
-@dataclass(frozen=True, slots=True)
-class ComparedIssue:
-    """One issue of a last attempt. ``number`` is that of its badge in the output, if ``anchor`` leads to one."""
+def compare_runs(first: Run, second: Run, now: datetime, view: View = View.TEXT) -> dict[str, Any]:
+    """Compare two runs of a flow, loaded with flow, version and user, whichever of them is older. Costs six queries.
 
-    row: models.Issue
-    id: str
-    number: int
-    title: str
-    anchor: str
-    run_id: int
-    url: str
-
-
-@dataclass(frozen=True, slots=True)
-class IssueGroup:
-    """Issues that share what became of them, which ``kind`` names."""
-
-    kind: str
-    badge: Badge
-    issues: tuple[ComparedIssue, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class StepComparison:
-    """One step in both runs, or in one of them if only its version has it.
-
-    Without a ``diff`` a ``sentence`` says why, and ``outputs`` are what can be shown of each run.
+    ``changes`` of the definition are None for runs of one version, and where one of both can't be read.
     """
-
-    id: str
-    sides: tuple[StepSide, ...]
-    notes: tuple[str, ...]
-    """What it was called, and where it stood, in the older run."""
-    only_in: str
-    """``new`` or ``old`` where only one version has the step; else empty."""
-    diff: OutputDiff | None
-    sentence: str
-    outputs: tuple[tuple[str, OutputView], ...]
-    figures: tuple[Figure, ...]
-    groups: tuple[IssueGroup, ...]
-    issues_sentence: str
-    """Why there are no issues, no groups, or not all issues; empty where there is nothing to say."""
-
-    @property
-    def shown(self) -> StepSide:
-        return self.sides[-1]
-
-
-@dataclass(frozen=True, slots=True)
-class RunComparison:
-    """All that the page shows. Without an ``input`` the ``input_sentence`` says why."""
-
-    old: Run
-    new: Run
-    figures: tuple[Figure, ...]
-    input: OutputDiff | None
-    input_sentence: str
-    changes: Sequence[Change] | None
-    """Of the definition; None for runs of one version, and where one of both can't be read."""
-    changes_summary: str
-    """Empty for runs of one version."""
-    steps: tuple[StepComparison, ...]
-
-    @property
-    def sides(self) -> tuple[tuple[str, Run, Badge], ...]:
-        return tuple(
-            (label, run, STATES[find_run_state(run)]) for label, run in (("Older", self.old), ("Newer", self.new))
-        )
-
-
-def compare_runs(first: Run, second: Run, now: datetime, view: View = View.TEXT) -> RunComparison:
-    """Compare two runs of a flow, loaded with flow, version and user, whichever of them is older. Costs six queries."""
     old, new = runs = sorted((first, second), key=lambda run: (run.created_at, run.pk))
     specs = [_read_spec(run) for run in runs]
     removed = [f"#{run.pk}" for run in runs if run.outputs_removed_at is not None]
@@ -195,9 +137,17 @@ def compare_runs(first: Run, second: Run, now: datetime, view: View = View.TEXT)
         _compare_durations(measure_run(old, now), measure_run(new, now)),
         *_compare_usage(*usages),
     )
-    return RunComparison(
-        old, new, figures, compared_input, sentence, changes, summary, _compare_steps(runs, specs, view)
-    )
+    return {
+        "old": old,
+        "new": new,
+        "sides": [(label, run, STATES[find_run_state(run)]) for label, run in (("Older", old), ("Newer", new))],
+        "figures": figures,
+        "input": compared_input,
+        "input_sentence": sentence,
+        "changes": changes,
+        "changes_summary": summary,
+        "steps": _compare_steps(runs, specs, view),
+    }
 
 
 def _read_spec(run: Run) -> FlowSpec | None:
@@ -210,7 +160,7 @@ def _read_spec(run: Run) -> FlowSpec | None:
 # Steps
 
 
-def _compare_steps(runs: Sequence[Run], specs: Sequence[FlowSpec | None], view: View) -> tuple[StepComparison, ...]:
+def _compare_steps(runs: Sequence[Run], specs: Sequence[FlowSpec | None], view: View) -> list[dict[str, Any]]:
     """All steps of both runs. Costs six queries, and reads no more outputs than ``MAX_BYTES``."""
     sides = [_load_sides(run, spec) for run, spec in zip(runs, specs, strict=True)]
     pairs = [(sides[0].get(old or 0), sides[1].get(new or 0)) for old, new in _pair_steps(runs[0], runs[1], *specs)]
@@ -233,9 +183,9 @@ def _compare_steps(runs: Sequence[Run], specs: Sequence[FlowSpec | None], view: 
     keys = every.values_list("attempt__step__run_id", "attempt__step__index", "severity")
     for run_id, index, severity, count in keys.annotate(count=Count("pk")):
         counts.setdefault((run_id, index), Counter())[severity] = count
-    return tuple(
+    return [
         _compare_step(runs, *pair, issues, counts, view, has_room) for pair, has_room in zip(pairs, within, strict=True)
-    )
+    ]
 
 
 def _load_sides(run: Run, spec: FlowSpec | None) -> dict[int, StepSide]:
@@ -284,7 +234,12 @@ def _compare_step(
     counts: Mapping[tuple[int, int], Counter[str]],
     view: View,
     has_room: bool,
-) -> StepComparison:
+) -> dict[str, Any]:
+    """One step in both runs, or in one of them if only its version has it.
+
+    Without a ``diff`` a ``sentence`` says why, and ``outputs`` are what can be shown of each run. ``notes`` say what
+    the step was called, and where it stood, in the older run.
+    """
     sides = (old, new)
     there = tuple(side for side in sides if side)
     own = [issues.get(side.row.pk, []) if side and side.row else [] for side in sides]
@@ -311,7 +266,7 @@ def _compare_step(
         if shown
         for id, anchor in (shown.anchors or {}).items()
     }
-    groups = tuple(_group_issues(sides, listed, anchors))
+    groups = _group_issues(sides, listed, anchors)
     issues_sentence = "" if groups or not any(side.row for side in there) else "No issues in the last attempts."
     if left_out > 0:
         issues_sentence = f"{left_out} less severe issues are not listed."
@@ -321,18 +276,19 @@ def _compare_step(
     if old and new:
         notes += [f"was “{old.name}”"] if old.name != new.name else []
         notes += [f"was step {old.index}"] if old.index != new.index else []
-    return StepComparison(
-        id=f"{'b' if new else 'a'}{there[-1].index}",
-        sides=there,
-        notes=tuple(notes),
-        only_in="" if old and new else "new" if new else "old",
-        diff=diff,
-        sentence="" if diff else _explain(there, has_room),
-        outputs=outputs,
-        figures=tuple(_list_step_figures(old, new, counts)) if old and new else (),
-        groups=groups,
-        issues_sentence=issues_sentence,
-    )
+    return {
+        "id": f"{'b' if new else 'a'}{there[-1].index}",
+        "sides": there,
+        "shown": there[-1],
+        "notes": notes,
+        "only_in": "" if old and new else "new" if new else "old",
+        "diff": diff,
+        "sentence": "" if diff else _explain(there, has_room),
+        "outputs": outputs,
+        "figures": list(_list_step_figures(old, new, counts)) if old and new else (),
+        "groups": groups,
+        "issues_sentence": issues_sentence,
+    }
 
 
 def _show_outputs(
@@ -410,17 +366,27 @@ def _name_issue_id(side: StepSide | None, place: int, issue: models.Issue) -> st
 
 def _group_issues(
     sides: Sequence[StepSide | None], listed: Sequence[tuple[str, int, models.Issue]], anchors: Mapping[str, str]
-) -> Iterator[IssueGroup]:
-    groups: dict[str, list[ComparedIssue]] = {}
+) -> list[tuple[str, Badge, list[dict[str, Any]]]]:
+    """Issues by what became of them: its name, its badge, and the issues."""
+    groups: dict[str, list[dict[str, Any]]] = {}
     for number, (kind, place, issue) in enumerate(listed, start=1):
         side = sides[place]
         assert side is not None
         id = _name_issue_id(side, place, issue)
         run_url = reverse("runs:page", args=[side.run.pk])
-        url = f"{run_url}{address_issue(side.index, side.row.number, issue.position)}"
-        one = ComparedIssue(issue, id, number, name_issue(issue), anchors.get(id, ""), side.run.pk, url)
-        groups.setdefault(kind, []).append(one)
-    return (IssueGroup(kind, FATES[kind], tuple(issues)) for kind, issues in groups.items())
+        groups.setdefault(kind, []).append(
+            {
+                "row": issue,
+                "id": id,
+                "number": number,
+                "title": name_issue(issue),
+                "code": show_code(issue),
+                "anchor": anchors.get(id, ""),
+                "run_id": side.run.pk,
+                "url": f"{run_url}{address_issue(side.index, side.row.number, issue.position)}",
+            }
+        )
+    return [(kind, FATES[kind], issues) for kind, issues in groups.items()]
 
 
 # Figures
@@ -455,7 +421,7 @@ def _list_step_figures(
         if figure.delta != "same" and (figure.counts or figure.old != figure.new):
             # A step that only one of the runs reached is neither better nor worse in the other.
             is_comparable = bool(old.attempts and new.attempts)
-            yield figure if is_comparable else Figure(figure.name, figure.old, figure.new, counts=figure.counts)
+            yield figure if is_comparable else figure._replace(delta=NOTHING, tone="quiet")
 
 
 def _compare(
@@ -511,15 +477,15 @@ def show_comparison(request: HttpRequest) -> HttpResponse:
 
     ``?view=`` is that of outputs that have no counterpart.
     """
-    texts = {name: request.GET.get(name, "").strip().removeprefix("#") for name in ("a", "b")}
-    numbers = {name: _parse_number(text) for name, text in texts.items() if text}
+    texts = {name: request.GET.get(name, "").strip() for name in ("a", "b")}
+    numbers = {name: parse_run_number(text) for name, text in texts.items() if text}
     found = Run.objects.select_related("flow", "version", "started_by").in_bulk(list(filter(None, numbers.values())))
     runs = {name: found.get(number or 0) for name, number in numbers.items()}
     problem, status = _validate(texts, numbers, runs)
     first, second = runs.get("a"), runs.get("b")
     if not problem and first is not None and second is not None:
         view = parse_view(request.GET.get("view"), request.COOKIES.get("toolflow_view"))
-        return render(request, "runs/compare.html", {"page": compare_runs(first, second, timezone.now(), view)})
+        return render(request, "runs/compare.html", compare_runs(first, second, timezone.now(), view))
     chosen = first or second
     context = {
         "chosen": chosen,
@@ -529,11 +495,6 @@ def show_comparison(request: HttpRequest) -> HttpResponse:
         "runs": [run for run in (first, second) if run is not None],
     }
     return render(request, "runs/compare_choice.html", context, status=status)
-
-
-def _parse_number(text: str) -> int | None:
-    """The number of a run; None for what can't be one."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
 
 
 def _validate(

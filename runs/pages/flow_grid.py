@@ -15,9 +15,9 @@ from django.urls import reverse
 from flows.engine.history import COUNTED, Outcome
 from flows.models import Flow, FlowVersion
 from runs.formatting import format_cost, format_duration, format_plural
-from runs.models import Attempt, Run, RunFacet, RunStatus, Step
+from runs.models import Attempt, Run, RunFacet, Step
 from runs.models.facet import FacetKind
-from runs.pages.badges import STATES, Badge
+from runs.pages.badges import STATES, Badge, find_run_state
 from runs.pages.flow_figures import format_number
 from runs.pages.flow_version import load_specs
 
@@ -111,14 +111,13 @@ def load_grid(
         found = steps.get(run.pk, {})
         own = names.get(run.version_id, found)
         height = max(took / longest * BAR_HEIGHT, 1.0) if took else 0.0
-        is_cancelling = run.status == RunStatus.RUNNING and run.cancel_requested
         fired = audits.get(run.pk, [])
         more = len(fired) - MAX_AUDITS_SHOWN
         columns.append(
             GridRun(
                 run=run,
                 url=reverse("runs:page", args=[run.pk]),
-                state=STATES["cancelling" if is_cancelling else run.status],
+                state=STATES[find_run_state(run)],
                 version=f"v{versions[run.version_id].number}",
                 facts=(
                     format_duration(took if run.started_at else None),

@@ -19,9 +19,9 @@ from django.views.decorators.http import require_safe
 
 from flows.models import Flow
 from runs.formatting import NOTHING, format_age, format_count
-from runs.models import DailyRuns, Run, RunStatus
+from runs.models import DailyRuns, Run
 from runs.pages.access import require_permission
-from runs.pages.badges import STATES, Badge
+from runs.pages.badges import STATES, Badge, find_run_state
 from runs.pages.flow_figures import OF_FLOW, Sparkline, list_cells, plot_sparkline
 from runs.statistics.sums import Period, RunSums, last_days, sum_by_slot
 
@@ -90,12 +90,11 @@ def _build_row(
     own = days.get((flow.pk, is_simulated), [])
     slots = sum_by_slot(period, own)
     sums = RunSums.join(sums for _, sums in own) if own else RunSums()
-    is_cancelling = run is not None and run.status == RunStatus.RUNNING and run.cancel_requested
     return FlowRow(
         flow=flow,
         last_run=run,
         age=format_age(now - run.created_at) if run else "",
-        state=STATES["cancelling" if is_cancelling else run.status] if run else None,
+        state=STATES[find_run_state(run)] if run else None,
         is_simulated=is_simulated and bool(own),
         cells=list_cells(OF_FLOW, sums, is_simulated=is_simulated),
         spark=plot_sparkline([None if one is None else one.runs for one in slots]) if own else None,

@@ -125,7 +125,7 @@ def load_flow_page(
     return {
         "flow": flow,
         "asked": asked,
-        "problems": problems,
+        "warnings": problems,
         "choices": list_choices(flow, asked, measure if counted.has_cost else "", kinds | {is_simulated}, counted),
         "counted": counted,
         "has_history": counted.days

@@ -21,6 +21,7 @@ from flows.engine.history import Severity
 from flows.engine.json_values import dump_json
 from flows.engine.judging import AUDIT_ERROR, MORE_ISSUES
 from flows.models import Flow, FlowVersion
+from runs.filter_fields import parse_run_number
 from runs.formatting import build_moment, format_plural
 from runs.history.issue_links import address_issue
 from runs.history.texts import SHORT_TEXT, cut_text, show_invisible
@@ -102,7 +103,7 @@ urls = [path("issues/", show_issues, name="issues")]
 def load_issues_page(query: Mapping[str, str]) -> dict[str, Any]:
     """What the page shows for a query string; what is not valid in it gives a sentence and is left out."""
     filters = IssueFilters(query)
-    number, before = _parse_number(query, "page") or 1, _parse_number(query, "before")
+    number, before = parse_run_number(query.get("page", "")) or 1, parse_run_number(query.get("before", ""))
     searched = fetch_issues(filters, before=Cursor(before) if before else None) if "q" in filters.values else None
     groups = fetch_groups(filters) if searched is None else search_groups(searched.issues)
     cards = _sort_cards(groups, filters.values.get("order", "severity"))
@@ -134,7 +135,7 @@ def load_issues_page(query: Mapping[str, str]) -> dict[str, Any]:
         "days": filters.days,
         "orders": [(word, _build_url(filters, order=name), name) for name, word in ORDERS.items()],
         "chips": list_chips(filters, {flow.name: flow.title for flow in flows.values()}, _build_address),
-        "problems": list_problems(filters, ("page", "before")),
+        "warnings": list_problems(filters, ("page", "before")),
         "suggestions": [] if groups else _suggest(filters),
         "folded_count": len(filters.values.keys() & {"version", "step", "audit", "code"}),
         "longer_url": "" if filters.days == max(PERIODS.values()) else _build_url(filters, period="90d"),
@@ -147,11 +148,6 @@ def _build_address(query: str) -> str:
 
 def _build_url(filters: IssueFilters, *without: str, **changes: object) -> str:
     return _build_address(filters.to_query(*without, **{name: str(value) for name, value in changes.items()}))
-
-
-def _parse_number(query: Mapping[str, str], name: str) -> int:
-    text = query.get(name, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
 
 
 def _name_card(group: IssueGroup) -> tuple[int, int, str, str]:

@@ -260,8 +260,8 @@ def show_attempt_part(request: HttpRequest, run_id: int, step: int, number: int,
             if isinstance(value, str)
             else view_output(value, view=view, address=f"{own}{part}/?", **names)
         )
-    is_fragment = request.headers.get("HX-Request") == "true"
-    return render(request, "runs/attempt_part.html" if is_fragment else "runs/attempt_part_page.html", context)
+    is_part = request.headers.get("HX-Request") == "true"
+    return render(request, "runs/attempt_part.html", {**context, "is_part": is_part})
 
 
 def fetch_attempt(run_id: int, step: int, number: int) -> models.Attempt:

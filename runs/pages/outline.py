@@ -144,6 +144,10 @@ class Outline:
         return tuple(attempt for step in self.steps for attempt in step.attempts)
 
     @property
+    def has_issues(self) -> bool:
+        return any(step.issues.parts for step in self.steps)
+
+    @property
     def strip(self) -> tuple[tuple[str, str, AttemptLine], ...]:
         """All attempts beside each other for phones: place and width of each, which are equal, and the attempt."""
         attempts = self.attempts

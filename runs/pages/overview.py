@@ -121,7 +121,7 @@ def show_overview(request: HttpRequest) -> HttpResponse:
     context = {
         **_describe_parts("overview", load_overview_parts(now)),
         "health": load_health(now, wants_simulated=wanted == "simulated"),
-        "is_choice_unknown": wanted not in {"", "real", "simulated"},
+        "warnings": () if wanted in {"", "real", "simulated"} else ("“runs” can be real or simulated.",),
         "running_url": link_runs(status="running"),
         "failed_url": link_runs(status="failed,errored"),
     }

@@ -10,28 +10,31 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date, datetime
 from functools import lru_cache, partial
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode
 
+from django.contrib import messages
+from django.contrib.auth.models import AnonymousUser, User
 from django.db.models import F, OuterRef, Subquery
 from django.forms import ChoiceField
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import path, reverse
 from django.utils import timezone
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_POST, require_safe
 
 from flows.models import Flow
+from runs.facets import list_known_values
 from runs.filter_fields import parse_run_number, shorten
 from runs.filters import PAGING, PARAMETERS, RunFilters, fetch_matching_runs
 from runs.formatting import build_moment, format_budget, format_count, format_duration, format_moment
 from runs.history.issue_links import address_attempt, anchor_attempt
 from runs.history.texts import show_invisible
-from runs.models import Attempt, Priority, Run, RunStatus, Step
+from runs.models import Attempt, Priority, Run, RunStatus, SavedView, Step
 from runs.models.run import ENDED
+from runs.models.saved_view import MAX_VIEWS, NameTakenError, TooManyViewsError, parse_name
 from runs.pages.access import require_permission
 from runs.pages.addresses import link_runs, paginate
-from runs.pages.badges import SEVERITIES, STATES
-from runs.pages.saved_views import load_views
+from runs.pages.badges import SEVERITIES, STATES, count_run_issues, find_run_state
 from runs.search import Excerpt, find_excerpts, parse_search
 from runs.statistics.queue_state import runs_without_worker
 
@@ -56,7 +59,7 @@ LAID_OUT = frozenset(
 def show_runs(request: HttpRequest) -> HttpResponse:
     """The list of runs. A search for the number of a run leads to that run, if nothing is to be reported first."""
     page = load_run_list(request.GET, timezone.now())
-    if page["number"] and page["rows"] and not page["problems"]:
+    if page["number"] and page["rows"] and not page["warnings"]:
         return redirect("runs:page", page["number"])
     views = load_views(request.user, page["filters"], request.GET)
     return render(request, "runs/run_list.html", {**page, **views})
@@ -81,7 +84,7 @@ def load_run_list(query: Mapping[str, str], now: datetime) -> dict[str, Any]:
     return {
         "rows": _load_rows(ids, {flow.pk: flow.title for flow in flows}, filters.values.get("q", ""), now),
         "filters": filters,
-        "problems": [*list_problems(filters, (*PAGING, *CONTINUED)), *paging_problems],
+        "warnings": [*list_problems(filters, (*PAGING, *CONTINUED)), *paging_problems],
         "flows": flows,
         "more_fields": [filters.form[name] for name in PARAMETERS if name not in LAID_OUT],
         "labels": [*filters.values.get("label", ()), ""],
@@ -204,20 +207,19 @@ def _load_rows(ids: Sequence[int], titles: Mapping[int, str], search: str, now: 
     rows = []
     for run in runs:
         url = f"{begin}{run.pk}{end}"
-        is_cancelling = run.status == RunStatus.RUNNING and run.cancel_requested
         seconds = ((run.ended_at or now) - run.started_at).total_seconds() if run.started_at else None
         rows.append(
             {
                 "run": run,
                 "url": url,
                 "title": titles.get(run.flow_id, ""),
-                "state": STATES["cancelling" if is_cancelling else run.status],
+                "state": STATES[find_run_state(run)],
                 "priority": _PRIORITIES.get(run.priority),
                 "labels": run.labels[:MAX_LABELS],
                 "more_labels": show_invisible(", ".join(run.labels[MAX_LABELS:])),
                 "more_count": len(run.labels) - MAX_LABELS,
                 "segments": _plot_segments(states.get(run.pk) or ("passed",) * min(run.step_count, MAX_SEGMENTS)),
-                "issues": [(SEVERITIES[name], n) for name in SEVERITIES if (n := getattr(run, f"issues_{name}"))],
+                "issues": count_run_issues(run),
                 "duration": format_duration(seconds),
                 "created": build_moment(run.created_at, now, timezone.get_current_timezone()),
                 "excerpts": [_describe_excerpt(one, url) for one in excerpts.get(run.pk, ())],
@@ -277,4 +279,68 @@ def _load_segments(runs: list[Any]) -> dict[int, tuple[str, ...]]:
     }
 
 
-urls = [path("runs/", show_runs, name="list")]
+# Saved views: tabs above the list
+
+
+def load_views(user: User | AnonymousUser, filters: RunFilters, given: Mapping[str, str]) -> dict[str, Any]:
+    """What the list shows of the views that ``user`` sees: the user's own, then those that others share. One query.
+
+    ``given`` is the query that ``filters`` were read from: a view may hold filters that are no longer valid, such as
+    the former name of a flow, and is the current one all the same.
+    """
+    seen = SavedView.objects.seen_by(user.pk or 0).select_related("owner")
+    rows = list(seen.only("name", "query", "is_shared", "owner__username"))
+    own = [view for view in rows if view.owner_id == user.pk]
+    views = own + [view for view in rows if view.owner_id != user.pk][:MAX_VIEWS]
+    written = {name: value for name, value in given.items() if name in PARAMETERS and value}
+    query = filters.to_query()
+    current = next((view.query for view in rows if dict(parse_qsl(view.query)) == written), query)
+    return {
+        "views": [(view, link_runs(view.query)) for view in views],
+        "current_view": next((view for view in views if view.query == current), None),
+        "query": query,
+        "can_save": bool(query) and all(view.query != query for view in own),
+    }
+
+
+@require_POST
+@require_permission("runs.view_run")
+def save_view(request: HttpRequest) -> HttpResponseRedirect:
+    """Save filters under a name, and return to the list with them; a message says what became of it."""
+    query = RunFilters(request.POST.get("query", "")).to_query()
+    is_shared = request.POST.get("shared") == "yes" and request.user.has_perm("runs.change_run")
+    try:
+        name = parse_name(request.POST.get("name", ""))
+        if not query:
+            raise ValueError("Choose filters first: a view without any is the list itself.")
+        SavedView.objects.store(owner_id=request.user.pk or 0, name=name, query=query, is_shared=is_shared)
+    except (ValueError, TooManyViewsError, NameTakenError) as error:
+        messages.error(request, str(error))
+    else:
+        messages.success(request, f"The view “{name}” is saved{' and shared with all users' if is_shared else ''}.")
+    return HttpResponseRedirect(link_runs(query))
+
+
+@require_POST
+@require_permission("runs.view_run")
+def delete_view(request: HttpRequest, view_id: int) -> HttpResponseRedirect:
+    """Delete one of the user's own views; the filters stay on."""
+    view = get_object_or_404(SavedView, pk=view_id, owner=request.user.pk)
+    view.delete()
+    messages.success(request, f"The view “{show_invisible(view.name)}” is deleted.")
+    return HttpResponseRedirect(link_runs(view.query))
+
+
+@require_safe
+@require_permission("runs.view_run")
+def show_known_values(request: HttpRequest) -> HttpResponse:
+    """Values that runs have, which the fields of the filters suggest."""
+    return render(request, "runs/filter_values.html", {"known": list_known_values().items()})
+
+
+urls = [
+    path("runs/", show_runs, name="list"),
+    path("runs/views/add/", save_view, name="saved-view-add"),
+    path("runs/views/values/", show_known_values, name="saved-view-values"),
+    path("runs/views/<number:view_id>/delete/", delete_view, name="saved-view-delete"),
+]

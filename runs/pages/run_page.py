@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,6 @@ from django.urls import path, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from flows.engine.spec import FlowSpec
 from runs import models
 from runs.formatting import format_plural
 from runs.history.issue_links import (
@@ -48,7 +47,7 @@ from runs.pages.attempt_rows import (
     read_spec,
 )
 from runs.pages.attempt_view import AttemptView, view_attempt
-from runs.pages.badges import SEVERITIES, STATES
+from runs.pages.badges import SEVERITIES, STATES, count_run_issues
 from runs.pages.issues import build_issues_url
 from runs.pages.model_request import PARTS, fetch_attempt
 from runs.pages.outline import (
@@ -62,7 +61,7 @@ from runs.pages.outline import (
     find_result,
     name_attempt,
 )
-from runs.pages.run_head import RunHead, build_head, list_issue_summaries
+from runs.pages.run_head import build_head
 from runs.statistics.queue_state import runs_without_worker
 
 MAX_SHOWN_BYTES = 4_000_000
@@ -121,35 +120,18 @@ class Pane:
         return f"{self.entry}.{self.line.state if self.line else ''}"
 
 
-@dataclass(frozen=True, slots=True)
-class RunPage:
-    """Everything that the page of a run and its live updates show."""
+def load_run_page(request: HttpRequest, run_id: int, selection: Selection) -> dict[str, Any]:
+    """A run as it is now, for the templates of its page. Raises ``Http404`` if there is none, or nothing so selected.
 
-    run: Run
-    url: str
-    spec: FlowSpec | None
-    rows: Sequence[models.Attempt]
-    issues: Mapping[int, Sequence[models.Issue]]
-    traced: Traced
-    outline: Outline
-    head: RunHead
-    pane: Pane
-
-    @property
-    def document_url(self) -> str:
-        """Of the whole run as JSON."""
-        return f"{self.url.removesuffix('/')}.json"
-
-
-def load_run_page(request: HttpRequest, run_id: int, selection: Selection) -> RunPage:
-    """Read a run as it is now. Raises ``Http404`` if there is no such run, or nothing that is selected so."""
+    Beside what they show it has ``rows``, the ``issues`` of each by key, and what became of those, ``traced``.
+    """
     try:
         run = find_run(run_id)
     except Run.DoesNotExist as error:
         raise Http404 from error
     now, url = timezone.now(), reverse("runs:page", args=[run_id])
     rows, spec = list_attempt_rows(run_id), read_spec(run)
-    issues = list_issues(run_id, is_brief=_count_issues(run) > MAX_LISTED_ISSUES)
+    issues = list_issues(run_id, is_brief=sum(count for _, count in count_run_issues(run)) > MAX_LISTED_ISSUES)
     result = find_result(run, rows)
     entry = selection.entry if selection.entry != RESULT or result else ""
     entry = entry or choose_entry(run, rows)
@@ -163,18 +145,17 @@ def load_run_page(request: HttpRequest, run_id: int, selection: Selection) -> Ru
         complete_issues(list_page(issues.get(row.pk, ()), selection.issue_page))
     traced = read_and_trace(rows, issues, shown, has_texts=run.outputs_removed_at is None)
     outline = build_outline(run, url, spec, rows, issues, traced, entry, now)
-    has_no_worker = run.status == RunStatus.QUEUED and runs_without_worker().filter(pk=run.pk).exists()
-    head = build_head(run, outline, request, now, has_no_worker=has_no_worker)
-    attempt = None
+    attempt, step = None, None
     if row is not None:
         index = row.step.index
+        step = spec.step(index) if spec else None
         is_told = run.outputs_removed_at is None and spec is not None
         told = find_told_feedback(spec, index, rows, issues) if is_told and spec is not None else {}
         attempt = view_attempt(
             row,
             issues.get(row.pk, []),
             run,
-            spec.step(index) if spec else None,
+            step,
             run_url=url,
             traced=traced.issues.get(index),
             told=told.get(row.number),
@@ -187,12 +168,24 @@ def load_run_page(request: HttpRequest, run_id: int, selection: Selection) -> Ru
         )
         if selection.issue_page > 1 and not attempt.issues:
             raise Http404
-    pane = _build_pane(run, outline, entry, attempt, selection)
-    return RunPage(run, url, spec, rows, issues, traced, outline, head, pane)
-
-
-def _count_issues(run: Run) -> int:
-    return sum(getattr(run, f"issues_{name}") for name in SEVERITIES)
+    return {
+        "run": run,
+        "run_url": url,
+        "document_url": f"{url.removesuffix('/')}.json",
+        "issues_url": build_issues_url(run.flow.name),
+        "spec": spec,
+        "rows": rows,
+        "issues": issues,
+        "traced": traced,
+        "outline": outline,
+        "head": build_head(run, outline, request, now),
+        "pane": _build_pane(run, outline, entry, attempt, selection),
+        # In the place of an audit a check of the engine never stands.
+        "audit_names": [*(audit.name for audit in step.audits), step.output_type] if step else (),
+        "parts": _list_parts(run, row) if row else (),
+        "symbols": _SYMBOLS,
+        **_parse_hidden(request, run),
+    }
 
 
 def _build_pane(run: Run, outline: Outline, entry: str, attempt: AttemptView | None, selection: Selection) -> Pane:
@@ -285,57 +278,32 @@ def _read_view(request: HttpRequest) -> View:
 
 
 def _render_page(request: HttpRequest, run_id: int, selection: Selection) -> HttpResponse:
-    page = load_run_page(request, run_id, selection)
-    context = _build_context(request, page)
     is_alone = request.headers.get("HX-Target") == "pane"
-    context |= {"is_following": not selection.entry, "is_alone": is_alone}
+    context = {"is_following": not selection.entry, "is_alone": is_alone, **load_run_page(request, run_id, selection)}
     return render(request, "runs/run_pane.html" if is_alone else "runs/run_page.html", context)
 
 
-def _build_context(request: HttpRequest, page: RunPage) -> dict[str, Any]:
+def _parse_hidden(request: HttpRequest, run: Run) -> dict[str, Any]:
+    """What ``?hide=`` hides, and the values that buttons give it."""
     names = {name for name in request.GET.get("hide", "").split(",") if name}
     unknown = sorted(names.difference(_HIDEABLE))
     hidden = () if unknown else tuple(name for name in _HIDEABLE if name in names)
-    problem = f"“{unknown[0][:40]}” can’t be hidden: choose from {', '.join(_HIDEABLE)}." if unknown else ""
     return {
-        "page": page,
-        "run": page.run,
-        "pane": page.pane,
-        "head": page.head,
-        "outline": page.outline,
-        "run_url": page.url,
-        "issues_url": build_issues_url(page.run.flow.name),
-        "audit_names": _list_audit_names(page),
-        "summaries": list_issue_summaries(page.outline, page.url),
-        "parts": _list_parts(page),
-        "symbols": _SYMBOLS,
         "hidden": hidden,
-        "problem": problem,
+        "warnings": [f"“{name[:40]}” can’t be hidden: choose from {', '.join(_HIDEABLE)}." for name in unknown[:1]],
         "toggles": [
-            (badge, getattr(page.run, f"issues_{name}"), name in hidden, ",".join(_toggle(hidden, name)))
+            (badge, getattr(run, f"issues_{name}"), name in hidden, ",".join(_toggle(hidden, name)))
             for name, badge in SEVERITIES.items()
         ],
         "hide_clean": ",".join(_toggle(hidden, "clean")),
-        "fingerprint": page.head.fingerprint(page.run),
     }
 
 
-def _list_audit_names(page: RunPage) -> list[str]:
-    """The audits of the selected step, in whose place a check of the engine never stands."""
-    if page.spec is None or page.pane.step is None:
-        return []
-    step = page.spec.step(page.pane.step.index)
-    return [*(audit.name for audit in step.audits), *([step.output_type] if step.output_type else [])]
-
-
-def _list_parts(page: RunPage) -> list[tuple[str, str]]:
-    """What is folded away below the selected attempt, and read when it is opened."""
-    if page.pane.attempt is None:
-        return []
-    row: Any = page.pane.attempt.row  # with annotations
+def _list_parts(run: Run, row: Any) -> list[tuple[str, str]]:
+    """What is folded away below an attempt, and read when it is opened; ``row`` has annotations."""
     is_there = {
         "request": row.has_request,
-        "input": page.run.outputs_removed_at is None,
+        "input": run.outputs_removed_at is None,
         "raw_output": row.has_raw_output and row.has_output,
     }
     return [(part, title) for part, title in PARTS.items() if is_there[part]]
@@ -350,28 +318,25 @@ def _toggle(hidden: Sequence[str], name: str) -> list[str]:
 def show_all_attempts(request: HttpRequest, run_id: int) -> HttpResponse:
     """All attempts of a run below each other, to be printed and to be searched by the browser."""
     page = load_run_page(request, run_id, Selection(INPUT, view=View.JSON))
+    rows, issues, spec, traced = page["rows"], page["issues"], page["spec"], page["traced"]
     free, shown = MAX_SHOWN_BYTES, []
-    for row in page.rows:
-        size: int = row.stored_bytes  # type: ignore[attr-defined]  # annotated
-        if row.pk not in page.traced.same_as and size <= free:
-            free -= size
+    for row in rows:
+        if row.pk not in traced.same_as and row.stored_bytes <= free:
+            free -= row.stored_bytes
             shown.append(row)
     read_outputs(shown)
-    complete_issues(issue for row in page.rows for issue in list_page(page.issues.get(row.pk, ())))
+    complete_issues(issue for row in rows for issue in list_page(issues.get(row.pk, ())))
     known = {row.pk for row in shown}
-    views = {}
-    for row in page.rows:
+    attempts = {}
+    for row in rows:
         if row.pk not in known:
             row.output = None
-        index, issues = row.step.index, page.issues.get(row.pk, [])
-        spec, traced = page.spec.step(index) if page.spec else None, page.traced.issues.get(index)
-        views[name_attempt(row)] = view_attempt(row, issues, page.run, spec, run_url=page.url, traced=traced)
-    left_out = {name_attempt(row) for row in page.rows if row.pk not in known}
-    steps = [
-        (step, [(views[line.id], line, line.id in left_out) for line in step.attempts]) for step in page.outline.steps
-    ]
-    context = {**_build_context(request, page), "steps": steps}
-    return render(request, "runs/run_attempts.html", context)
+        step, index = spec.step(row.step.index) if spec else None, row.step.index
+        own = issues.get(row.pk, [])
+        view = view_attempt(row, own, page["run"], step, run_url=page["run_url"], traced=traced.issues.get(index))
+        attempts[name_attempt(row)] = view, row.pk not in known
+    steps = [(step, [(*attempts[line.id], line) for line in step.attempts]) for step in page["outline"].steps]
+    return render(request, "runs/run_attempts.html", {**page, "steps": steps})
 
 
 @require_safe
@@ -391,26 +356,29 @@ def show_run_changes(request: HttpRequest, run_id: int) -> HttpResponse:
     if _fetch_current(run_id) == (int(revision), "unattended" in request.GET):
         return HttpResponse(status=204)
     page = load_run_page(request, run_id, Selection("" if "follow" in request.GET else at, view=_read_view(request)))
-    context = _build_context(request, page)
-    context |= {
+    head, outline, pane = page["head"], page["outline"], page["pane"]
+    announcement = f"{head['badge'].word}."
+    if outline.attempts:
+        last = outline.attempts[-1]
+        announcement += f" Step {last.step}, attempt {last.number}: {last.badge.word.lower()}."
+    page |= {
         "is_update": True,
         "is_following": "follow" in request.GET,
-        "is_head_new": request.GET.get("head", "") != context["fingerprint"],
-        "is_pane_new": request.GET.get("pane", "") != page.pane.name,
-        "news": _list_news(page, (int(seen[1]), int(seen[2]))),
-        "announcement": _announce(page),
+        "is_head_new": request.GET.get("head", "") != head["fingerprint"],
+        "is_pane_new": request.GET.get("pane", "") != pane.name,
+        "news": _list_news(pane.line, page["traced"], (int(seen[1]), int(seen[2]))),
+        "announcement": announcement,
     }
-    return render(request, "runs/live.html", context)
+    return render(request, "runs/live.html", page)
 
 
-def _list_news(page: RunPage, seen: tuple[int, int]) -> list[tuple[str, Sequence[Mark]]]:
-    """What attempts that have just ended say of issues in the pane, by the ids of those."""
-    line = page.pane.line
+def _list_news(line: AttemptLine | None, traced: Traced, seen: tuple[int, int]) -> list[tuple[str, Sequence[Mark]]]:
+    """What attempts that have just ended say of issues of the selected attempt, by the ids of those."""
     if line is None or line.step < seen[0] or (line.step, line.number) > seen:
         return []
     newest = min(seen[1], line.number + 1) if line.step == seen[0] else 1
     prefix = f"{line.id}-"
-    lifecycles = page.traced.issues[line.step].list_news(newest)
+    lifecycles = traced.issues[line.step].list_news(newest)
     return [(f"{one.anchor[len(prefix) :]}-marks", one.marks) for one in lifecycles if one.anchor.startswith(prefix)]
 
 
@@ -421,14 +389,6 @@ def _fetch_current(run_id: int) -> tuple[int, bool] | None:
         return None
     revision, status = found
     return revision, status == RunStatus.QUEUED and runs_without_worker().filter(pk=run_id).exists()
-
-
-def _announce(page: RunPage) -> str:
-    words = [f"{page.head.badge.word}."]
-    if page.outline.attempts:
-        last = page.outline.attempts[-1]
-        words.append(f"Step {last.step}, attempt {last.number}: {last.badge.word.lower()}.")
-    return " ".join(words)
 
 
 def _go_to_issue(run_id: int, step: int, number: int, position: str) -> HttpResponse:

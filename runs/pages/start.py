@@ -10,13 +10,14 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
-from django.urls import reverse
+from django.urls import path, reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
 from flows.engine.errors import InputError, Problem, SpecError
 from flows.engine.json_values import dump_json, parse_object
 from flows.engine.running import check_input
 from flows.models import Flow, FlowVersion
+from runs.filter_fields import parse_run_number
 from runs.formatting import format_budget
 from runs.history.texts import show_invisible
 from runs.models import Priority, Run
@@ -213,6 +214,7 @@ class StartForm:
             "form": self,
             "flow": self.flow,
             "problems": problems,
+            "warnings": self.notes,
             "has_example": request.method != "POST" and example_input(self.schema),
             "rows": min(max(self.json.count("\n") + 2, 12), 40),
             "options": options,
@@ -337,7 +339,7 @@ def _find_source(request: HttpRequest, flow: Flow, text: str, notes: list[str]) 
     """The run whose input is filled in; a sentence goes to ``notes`` where that can't be."""
     if not text:
         return None
-    run = Run.objects.select_related("version").filter(pk=_parse_number(text), flow=flow).first()
+    run = Run.objects.select_related("version").filter(pk=parse_run_number(text) or 0, flow=flow).first()
     if run is None or not request.user.has_perm("runs.view_run"):
         notes.append(f"This flow has no run #{text[:20]} whose input could be filled in.")
         return None
@@ -351,7 +353,7 @@ def _find_version(flow: Flow, text: str, notes: list[str]) -> FlowVersion | None
     """The version of this number, the live one if none is asked for; a sentence goes to ``notes`` if it isn't there."""
     if not text:
         return flow.live_version
-    version = flow.versions.filter(number=_parse_number(text)).first()
+    version = flow.versions.filter(number=parse_run_number(text) or 0).first()
     if version is None:
         live = f" The form is for the live version, {flow.live_version.number}." if flow.live_version else ""
         notes.append(f"This flow has no version {text[:20]}.{live}")
@@ -364,11 +366,6 @@ def _can_parse(version: FlowVersion) -> bool:
         return bool(version.flow_spec)
     except SpecError:
         return False
-
-
-def _parse_number(text: str) -> int:
-    """A number from an address; 0 for a text that can't be the number of a row."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -392,3 +389,10 @@ def cancel_run(request: HttpRequest, run_id: int) -> HttpResponse:
         word = STATES[run.status].word.lower()
         messages.info(request, f"The run had already ended ({word}). Nothing was changed.")
     return redirect("runs:page", run_id=run_id)
+
+
+urls = [
+    path("runs/new/", choose_flow, name="choose-flow"),
+    path("runs/new/<slug:flow_name>/", start_run, name="start"),
+    path("runs/<number:run_id>/cancel/", cancel_run, name="cancel"),
+]

@@ -1,7 +1,5 @@
 """Addresses of the pages."""
 
-from django.urls import path
-
 from runs.pages import (
     account,
     audit_log,
@@ -17,10 +15,8 @@ from runs.pages import (
     overview,
     run_list,
     run_page,
-    saved_views,
     search_box,
     start,
-    views,
     webhooks,
 )
 
@@ -36,21 +32,12 @@ urlpatterns = [
     *compare.urls,
     *exporting.urls,
     *bulk.urls,
-    *saved_views.urls,
     *search_box.urls,
     *guides.urls,
     *run_page.urls,
     *model_request.urls,
+    *start.urls,
     *webhooks.urls,
     *audit_log.urls,
     *account.urls,
-    path("runs/new/", start.choose_flow, name="choose-flow"),
-    path("runs/new/<slug:flow_name>/", start.start_run, name="start"),
-    path("runs/<number:run_id>.json", views.show_run_document, name="document"),
-    path("runs/<number:run_id>/cancel/", start.cancel_run, name="cancel"),
-    path(
-        "runs/<number:run_id>/steps/<number:step>/attempts/<number:number>.json",
-        views.show_attempt_document,
-        name="attempt-document",
-    ),
 ]

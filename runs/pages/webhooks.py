@@ -81,7 +81,7 @@ def show_deliveries(request: HttpRequest) -> HttpResponse:
         endpoints = WebhookEndpoint.objects.with_last_delivery().select_related("flow")[:MAX_ENDPOINTS]
     context = {
         "rows": [_describe_row(row, now) for row in rows.defer("body")],
-        "problems": problems,
+        "warnings": problems,
         "states": [(word, build_url(state=value), state == value) for word, value in words],
         "run": run,
         "page": turns,
@@ -147,10 +147,10 @@ def show_delivery(request: HttpRequest, delivery_id: int) -> HttpResponse:
         "seen": seen,
         "is_update": is_update,
     }
-    if is_update:
-        return render(request, "runs/webhook_progress.html", context)
-    payload = dump_json(json.loads(delivery.body or build_body(delivery)), indent=2)
-    return render(request, "runs/webhook.html", {**context, "payload": cut_text(payload, MAX_PAYLOAD)})
+    if not is_update:
+        payload = dump_json(json.loads(delivery.body or build_body(delivery)), indent=2)
+        context["payload"] = cut_text(payload, MAX_PAYLOAD)
+    return render(request, "runs/webhook.html", context)
 
 
 def _fetch_delivery(delivery_id: int) -> WebhookDelivery:

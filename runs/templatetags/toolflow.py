@@ -1,4 +1,4 @@
-"""Template filters of the pages, and the one tag that gives markup: icons."""
+"""Template filters and tags of the pages; only icons give markup."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from flows.providers import is_simulated
 from runs import formatting
 from runs.history.texts import MAX_TEXT_LENGTH, CutText, cut_text, find_direction, show_invisible
 from runs.pages.badges import FATES, SEVERITIES, STATES, Badge
+from runs.request_id import read_request_id
 
 register = template.Library()
 
@@ -100,3 +101,9 @@ def moment(value: datetime) -> str:
 def is_simulated_site() -> bool:
     """Whether all runs that are started now are answered by the simulated model."""
     return is_simulated()
+
+
+@register.simple_tag
+def current_request_id() -> str:
+    """The id of the request, by which the log is searched; empty outside of a request."""
+    return read_request_id() or ""

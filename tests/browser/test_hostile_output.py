@@ -21,6 +21,7 @@ HOSTILE = (
     f'</code></details>{NAME}<a href="javascript:alert(2)">x</a>'
     '<div hx-get="/runs/" hx-trigger="load" style="position:fixed;inset:0">\'"&amp;'
 )
+OUTPUT = {HOSTILE: HOSTILE, "rows": [{HOSTILE: HOSTILE, "name": NAME}]}
 RIGHT_TO_LEFT = "abc\u202edlrow\u202c \u05d0\u05d1\u05d2"
 
 
@@ -47,7 +48,7 @@ def make_hostile_run() -> Run:
     request = {"model": HOSTILE, "messages": [{"role": HOSTILE, "content": HOSTILE}], "tools": [{"type": HOSTILE}]}
     shared: dict[str, Any] = {"request": request, "model": NAME, "input": {HOSTILE: HOSTILE}}
     return make_stored_run(
-        make_attempt(1, 1, "failed", output={HOSTILE: HOSTILE}, raw_output=HOSTILE, issues=(issue,), **shared),
+        make_attempt(1, 1, "failed", output=OUTPUT, raw_output=HOSTILE, issues=(issue,), **shared),
         make_attempt(1, 2, "errored", error=make_error(message=HOSTILE), failure_reason=HOSTILE, **shared),
         make_attempt(1, 3, "invalid", output=None, raw_output=HOSTILE, **shared),
         make_attempt(1, 4, output={"text": RIGHT_TO_LEFT}, **shared),
@@ -76,6 +77,7 @@ def test_markup_scripts_and_links_in_what_others_wrote_stay_text(admin_page: Pag
     addresses = (
         run_address(run),
         *(f"{run_address(run)}steps/1/attempts/{number}/" for number in (1, 2, 3)),
+        *(f"{run_address(run)}steps/1/attempts/1/?view={view}" for view in ("table", "json")),
         f"{run_address(run)}attempts/",
         "/runs/",
         "/runs/?q=onerror",
@@ -114,17 +116,19 @@ def test_marks_that_turn_text_around_are_shown_by_their_code(admin_page: Page) -
 @pytest.mark.parametrize(
     "output",
     [
-        {"text": "word " * 100_000 + "x" * 500_000},
+        {"text": "word " * 900_000 + "x" * 500_000},
         {"deep": nest(97)},
         {"x" * 5_000: "y" * 5_000},
         {"rows": [{"a": 1, "b": 2}] * 2_000},
     ],
-    ids=["megabyte", "deep", "no breaks", "long"],
+    ids=["five megabytes", "deep", "no breaks", "long"],
 )
 def test_an_output_of_any_size_or_depth_keeps_the_page_in_its_window(admin_page: Page, output: dict[str, Any]) -> None:
     issue = make_issue("high", "Look at this.", path="/" + next(iter(output)))
-    admin_page.goto(run_address(make_stored_run(make_attempt(1, 1, "failed", output=output, issues=(issue,)))))
-    expect(admin_page.get_by_text("Look at this.")).to_be_visible()
-    for width in (1_280, 390):
-        resize(admin_page, width)
-        assert_fits(admin_page)
+    run = make_stored_run(make_attempt(1, 1, "failed", output=output, issues=(issue,)))
+    for view in ("text", "table", "json"):
+        admin_page.goto(f"{run_address(run)}?view={view}")
+        expect(admin_page.get_by_text("Look at this.").first).to_be_visible()
+        for width in (1_280, 390):
+            resize(admin_page, width)
+            assert_fits(admin_page)

@@ -1,4 +1,4 @@
-// Buttons that copy the text of an element: <button type="button" class="copy" data-copies="ID" hidden>. They are
+// Buttons that copy the text of an element: <button type="button" data-copies="ID" hidden>. They are
 // shown where this script runs, also in what is loaded later.
 "use strict";
 

@@ -83,7 +83,7 @@ def test_filters_stand_in_the_address(auditor: Client, query: str, found: list[s
 )
 def test_a_filter_that_is_not_valid_is_left_out_of_the_list_and_refused_for_a_file(auditor: Client, query: str) -> None:
     answer = auditor.get(f"/trail/?{query}")
-    assert (answer.status_code, len(answer.context["problems"])) == (200, 1)
+    assert (answer.status_code, len(answer.context["warnings"])) == (200, 1)
     assert auditor.get(f"/trail/export.csv?{query}").status_code == 400
     assert not AuditEntry.objects.filter(action="trail_exported").exists()
 

@@ -316,7 +316,9 @@ class TestHostileOutput:
         issue = make_issue("critical", HOSTILE, path=f"/{HOSTILE}", context={HOSTILE: HOSTILE}, **texts)
         request = {"messages": [{"role": HOSTILE, "content": HOSTILE}], "tools": [HOSTILE]}
         run = make_stored_run(
-            make_attempt(1, 1, "failed", output={HOSTILE: [HOSTILE]}, issues=(issue,), failure_reason=HOSTILE),
+            make_attempt(
+                1, 1, "failed", output={HOSTILE: [{HOSTILE: HOSTILE}]}, issues=(issue,), failure_reason=HOSTILE
+            ),
             make_attempt(1, 2, "invalid", raw_output=HOSTILE, request=request, model=HOSTILE),
             make_attempt(1, 3, "errored", error=make_error(message=HOSTILE)),
             status=RunStatus.FAILED,
@@ -328,6 +330,7 @@ class TestHostileOutput:
             run_address(run),
             f"{run_address(run)}attempts/",
             *parts,
+            *(f"{parts[0]}?view={view}" for view in ("text", "table", "json")),
             f"{second}request/",
             f"{second}input/",
         ):
