@@ -177,9 +177,15 @@ def _list_rows(
 def _describe(place: str, part: Any, root: dict[str, Any], is_required: bool) -> SchemaRow:
     beside = part if isinstance(part, dict) else {}
     node = {**resolve_refs(part, root), **beside}
-    rules = [f"{key} {shorten(dump_json(rule))}" for key, rule in node.items() if key not in _NOT_RULES]
+    rules = [_describe_rule(key, rule) for key, rule in node.items() if key not in _NOT_RULES]
     kind = shorten(_name_kind(part, root, _MAX_KIND_LEVELS), 100)
     return SchemaRow(place, kind, is_required, node.get("description", ""), ", ".join(rules))
+
+
+def _describe_rule(key: str, rule: Any) -> str:
+    if key == "enum":
+        return shorten(f"one of {', '.join(one if isinstance(one, str) else dump_json(one) for one in rule)}")
+    return f"{key} {shorten(dump_json(rule))}"
 
 
 def _name_kind(part: Any, root: dict[str, Any], levels: int) -> str:

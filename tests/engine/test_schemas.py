@@ -284,7 +284,7 @@ class TestTable:
             SchemaRow("lines", "list of object", True, "", "minItems 1"),
             SchemaRow("lines[].text", "text", True, "As printed", ""),
             SchemaRow("lines[].amount", "number or null", True, "", ""),
-            SchemaRow("mood", "anything", False, "", 'enum ["calm","bold"]'),
+            SchemaRow("mood", "anything", False, "", "one of calm, bold"),
         ]
 
     def test_references_that_lead_back_or_multiply_end_and_of_many_fields_the_first_are_shown(self) -> None:

@@ -214,7 +214,8 @@
     if (!field) return document.getElementById("editor-part").focus();
     field.dispatchEvent(new CustomEvent("toolflow:reveal", { bubbles: true }));
     for (let fold = field.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
-    const control = [...field.querySelectorAll("input, textarea, select, button")].find((one) => one.offsetParent !== null && one.tabIndex >= 0);
+    const controls = [...field.querySelectorAll("input, textarea, select"), ...field.querySelectorAll("button")];
+    const control = controls.find((one) => one.offsetParent !== null && one.tabIndex >= 0);
     if (control) control.focus();
     field.scrollIntoView({ block: "nearest" });
   }

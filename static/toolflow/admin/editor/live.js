@@ -84,10 +84,10 @@ window.ToolFlow = window.ToolFlow || {};
   // Puts new content in a box; what was unfolded stays so, and the focus stays where it was if there is such a place.
   function swap(box, content) {
     const active = box.contains(document.activeElement) ? document.activeElement : null;
-    const open = new Set([...box.querySelectorAll("details[open]")].map((fold) => fold.id));
+    const states = new Map([...box.querySelectorAll("details")].map((fold) => [fold.id, fold.open]));
     const address = active && active.getAttribute("href");
     const inFold = active && active.matches("summary") ? active.parentElement.id : "";
-    for (const fold of content.querySelectorAll("details")) fold.open = open.has(fold.id);
+    for (const fold of content.querySelectorAll("details")) fold.open = states.get(fold.id) ?? fold.open;
     box.replaceChildren(content);
     if (!active) return;
     const again =

@@ -56,8 +56,11 @@
 
   const makeNote = (sign, words) => make("p", { className: "editor-note", role: "note" }, icon(sign), make("span", { textContent: words }));
 
+  // After the flow's live version, if it has one.
+  const showDraft = (words) => (find("editor-draft").textContent = words && data.flow !== null ? `· ${words}` : words);
+
   function showState({ is_changed: isChanged, others, latest }) {
-    find("editor-draft").textContent = isChanged ? " · draft saved" : "";
+    showDraft(isChanged ? "draft saved" : "");
     if (find("editor-discard")) find("editor-discard").hidden = !isChanged;
     const names = others.map(({ user }) => user).join(", ");
     const notes = [];
@@ -95,7 +98,7 @@
       await check();
     } catch (error) {
       if (error.name === "AbortError") return;
-      find("editor-draft").textContent = ` · draft not kept: ${error.message}`;
+      showDraft(`draft not kept: ${error.message}`);
       if (error.wait) checkSoon(error.wait * 1000);
     }
   }
