@@ -173,6 +173,7 @@
   document.addEventListener("toolflow:flow-edited", ({ detail }) => (["type", "follow"].includes(detail.kind) ? renderSoon() : render()));
   document.addEventListener("toolflow:flow-selected", showCurrent);
   document.addEventListener("toolflow:remarks", ({ detail }) => {
+    if (JSON.stringify(detail) === JSON.stringify(remarks)) return;
     remarks = detail;
     render();
   });
