@@ -20,6 +20,7 @@ import requests
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import get_user_model
+from django.contrib.auth.backends import ModelBackend
 from django.contrib.auth.models import AnonymousUser, User
 from django.core.cache import caches
 from django.core.exceptions import SuspiciousOperation
@@ -33,7 +34,6 @@ from mozilla_django_oidc.views import OIDCAuthenticationCallbackView, OIDCAuthen
 from runs.audit_log.sign_ins import end_sessions
 from runs.models.browser_session import ANONYMOUS_AGE
 from runs.request_slots import release_slot
-from runs.signing_in import AccountBackend
 from toolflow_site.errors import build_error_page
 from toolflow_site.openid_accounts import InNoGroupError, NotLetInError, let_in, put_into_groups
 
@@ -110,7 +110,7 @@ def use_state(state: str) -> bool:
         return caches["default"].add(key, True, timeout=ANONYMOUS_AGE)
 
 
-class OpenIDBackend(OIDCAuthenticationBackend, AccountBackend):  # type: ignore[misc]  # the package ships no types
+class OpenIDBackend(OIDCAuthenticationBackend):  # type: ignore[misc]  # the package ships no types
     """Signs in the users of the provider whose e-mail addresses and groups are let in."""
 
     def __init__(self) -> None:
@@ -126,7 +126,7 @@ class OpenIDBackend(OIDCAuthenticationBackend, AccountBackend):  # type: ignore[
     OIDC_OP_JWKS_ENDPOINT = property(lambda self: find_endpoint("jwks_uri"))
 
     # The package's own lets in accounts that were closed since.
-    get_user = AccountBackend.get_user
+    get_user = ModelBackend.get_user
 
     def authenticate(
         self, request: HttpRequest | None, username: str | None = None, password: str | None = None, **kwargs: Any

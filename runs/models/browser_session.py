@@ -1,9 +1,7 @@
 """Sessions of the pages, which know whose they are: so they can be listed, and ended.
 
 Anybody may begin any number of sessions without having signed in. So those are kept nowhere: what such a session holds
-is in its cookie, signed.
-
-``runs.signing_in`` reads them, and is Django’s ``SESSION_ENGINE``.
+is in its cookie, signed. This module is Django’s ``SESSION_ENGINE``.
 """
 
 from __future__ import annotations
@@ -54,6 +52,14 @@ class SessionStore(DatabaseSessions):
     def get_session_cookie_age(self) -> int:
         """Seconds from its last change that the session lasts."""
         return settings.SESSION_COOKIE_AGE if SESSION_KEY in self else ANONYMOUS_AGE
+
+    def load(self) -> dict[str, Any]:
+        """What the session holds; nothing, and no key, if there is none or it has expired."""
+        # PostgreSQL refuses some of what may stand in a cookie.
+        found: dict[str, Any] = super().load() if (self.session_key or "").isalnum() else self.read_key()
+        if not found:
+            self._session_key = None
+        return found
 
     def read_key(self) -> dict[str, Any]:
         """What the key itself holds; nothing if it names a row, was not signed here, or its time is over."""

@@ -35,8 +35,8 @@ EACH = 20
 """Steps after which SQLite tells of them."""
 MORE = 1.25
 """How much more work a page may be with four times the history: lists of 50 rows hold other rows."""
-SLACK = 2_000
-"""Steps that are always allowed, since small pages vary: an index is a level deeper, a row has more issues."""
+SLACK = 2_400
+"""Steps that are always allowed, since small pages vary: an index is a level deeper, a list has more rows."""
 
 PAGES = (
     "/",

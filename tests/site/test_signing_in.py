@@ -13,7 +13,7 @@ from django.http import HttpRequest
 from django.test import Client
 from django.utils import timezone
 
-from runs.signing_in import AccountBackend, SessionStore
+from runs.models.browser_session import SessionStore
 
 pytestmark = pytest.mark.django_db
 
@@ -81,16 +81,13 @@ def test_a_permission_that_is_taken_away_is_gone_with_the_next_page(visitor: Cli
     assert visitor.get("/runs/").status_code == 403
 
 
-def test_the_account_and_its_permissions_take_three_queries(
+def test_the_account_and_its_permissions_take_four_queries(
     visitor: Client, member: User, django_assert_num_queries: Any
 ) -> None:
     request = HttpRequest()
     request.session = SessionStore(visitor.cookies[settings.SESSION_COOKIE_NAME].value)
-    with django_assert_num_queries(3):
+    with django_assert_num_queries(4):
         user = get_user(request)
         assert user == member
         assert user.has_perms(["runs.view_run", "flows.view_flow"])
         assert not user.has_perm("runs.add_run")
-    found = AccountBackend().get_user(member.pk)
-    assert AccountBackend().get_all_permissions(found) == {"runs.view_run", "flows.view_flow"}
-    assert AccountBackend().get_user(999_999) is None
