@@ -100,3 +100,9 @@ def list_wrong(answer: HttpResponse, status: int) -> list[str]:
     problem = read_problem(answer)
     assert problem["status"] == status, problem
     return [error["pointer"] if "pointer" in error else error["parameter"] for error in problem["errors"]]
+
+
+def read_type(answer: HttpResponse) -> tuple[int, str]:
+    """The status of a problem and its type."""
+    problem = read_problem(answer)
+    return problem["status"], problem["type"].removeprefix("urn:toolflow:problem:")

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from django.http import HttpResponse
 
 from flows.models import Flow, FlowVersion
-from tests.api.asking import Script, read_json, read_problem
+from tests.api.asking import Script, read_json, read_type
 from tests.engine.builders import make_flow, make_step
 from tests.flows.loading import load_flow
 
@@ -25,16 +24,11 @@ def store(retries: int = 3) -> FlowVersion:
     return load_flow(document=make_document(max_retries=retries))
 
 
-def read_kind(answer: HttpResponse) -> tuple[int, str]:
-    problem = read_problem(answer)
-    return problem["status"], problem["type"].rpartition(":")[2]
-
-
 class TestOnlyIfThereIsNone:
     def test_a_flow_is_created_but_none_that_is_there_is_changed(self, editor: Script) -> None:
         assert read_json(editor.put(TEA, make_document(), If_None_Match="*"), 201)["made_version"] == 1
         answer = editor.put(TEA, make_document(max_retries=1), If_None_Match="*")
-        assert read_kind(answer) == (412, "flow-exists")
+        assert read_type(answer) == (412, "flow-exists")
         assert answer["ETag"] == editor.get(TEA)["ETag"]
         assert FlowVersion.objects.count() == 1
 
@@ -51,7 +45,7 @@ class TestOnlyIfItIsAsItWasRead:
         store(retries=1)
         known = editor.get(TEA)["ETag"]
         assert editor.post(f"{TEA}/versions/2/make-live", If_Match=known).status_code == 200
-        assert read_kind(editor.post(f"{TEA}/{action}", If_Match=known)) == (412, "flow-changed")
+        assert read_type(editor.post(f"{TEA}/{action}", If_Match=known)) == (412, "flow-changed")
         flow = Flow.objects.get()
         assert (flow.live_version and flow.live_version.number, flow.is_archived) == (2, False)
         assert editor.post(f"{TEA}/{action}", If_Match=editor.get(TEA)["ETag"]).status_code == 200
@@ -62,7 +56,7 @@ class TestOnlyIfItIsAsItWasRead:
         other = editor.put(TEA, make_document(max_retries=1), If_Match=known)
         for method, body in (("PUT", make_document(max_retries=2)), ("DELETE", None)):
             late = editor.ask(method, TEA, body, If_Match=known)
-            assert read_kind(late) == (412, "flow-changed")
+            assert read_type(late) == (412, "flow-changed")
             assert late["ETag"] == other["ETag"] == editor.get(TEA)["ETag"] != known
         assert read_json(editor.put(TEA, make_document(max_retries=2), If_Match=other["ETag"]))["made_version"] == 3
         assert editor.ask("DELETE", TEA, If_Match=editor.get(TEA)["ETag"]).status_code == 204

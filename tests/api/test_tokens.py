@@ -104,6 +104,7 @@ class TestQuotas:
         settings.TOOLFLOW_API_WRITES_PER_MINUTE = 2
         settings.TOOLFLOW_API_STRANGERS_PER_MINUTE = 1
         monkeypatch.setattr(access.RequestQuota, "_outage", Outage("The cache that counts requests"))
+        monkeypatch.setattr(access.RequestQuota, "_resumes_at", 0.0)
         caches["throttling"].clear()
         clock = Clock()
         monkeypatch.setattr(access, "read_time", clock)
@@ -161,7 +162,7 @@ class TestQuotas:
         assert caplog.text.count("The cache that counts requests can't be reached") == 1
         settings.CACHES = there
         assert "RateLimit" not in viewer.get("nowhere")
-        monkeypatch.setattr(access.RequestQuota, "_resumes_at", 0.0)
+        access.RequestQuota._resumes_at = 1e-9
         assert viewer.get("nowhere")["RateLimit"].startswith('"reads";r=2;')
 
     def test_redis_counts_for_all_servers(self, redis_cache: None, viewer: Script) -> None:

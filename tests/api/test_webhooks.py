@@ -8,14 +8,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Permission
 from django.utils import timezone
-from pytest_django import DjangoAssertNumQueries
 
 from runs.api.documentation import build_schema
 from runs.models import AuditEntry, Run, TokenScope, WebhookDelivery, WebhookEndpoint, WebhookTry
 from runs.webhooks.secrets import derive_secret
-from tests.api.asking import SIGN_IN_QUERIES, Script, create_token, make_user, read, read_problem, settle
+from tests.api.asking import Script, create_token, list_wrong, make_user, read, read_json, read_type
 from tests.api.long_work import ADDRESS, make_delivery
 from tests.engine.builders import make_flow
 from tests.runs.builders import make_version
@@ -27,18 +25,13 @@ pytestmark = pytest.mark.django_db
 SHOWN = "https://hooks.example.com/…"
 
 
-def list_pointers(answer: Any) -> list[str]:
-    """What the problems of an answer point at."""
-    return [error.get("pointer", error.get("parameter")) for error in read_problem(answer)["errors"]]
-
-
 class TestEndpoints:
     def test_one_is_created_with_a_secret_that_is_shown_once(self, editor: Script) -> None:
         make_version(make_flow())
         answer = editor.post("webhook-endpoints", {"webhook_url": ADDRESS, "flow": "example"})
-        created = json.loads(answer.content)
+        created = read_json(answer, 201)
         row = WebhookEndpoint.objects.get()
-        assert (answer.status_code, answer["Location"]) == (201, created["url"])
+        assert answer["Location"] == created["url"]
         assert created.pop("secret") == derive_secret(row)
         expected = {
             "id": row.pk, "webhook_url": ADDRESS, "flow": "example", "event_types": [], "is_enabled": True,
@@ -52,15 +45,14 @@ class TestEndpoints:
         make_version(make_flow())
         for flow in ("example", None):
             body = {"webhook_url": ADDRESS, "flow": flow}
-            answers = [editor.post("webhook-endpoints", body) for _ in range(2)]
-            assert [answer.status_code for answer in answers] == [201, 409]
-            assert read_problem(answers[1])["type"].endswith(":endpoint-exists")
+            read_json(editor.post("webhook-endpoints", body), 201)
+            assert read_type(editor.post("webhook-endpoints", body)) == (409, "endpoint-exists")
 
     def test_it_is_changed_and_deleted_and_that_is_logged(self, editor: Script) -> None:
         endpoint = make_endpoint(ADDRESS)
         delivery = WebhookDelivery.objects.create(endpoint=endpoint, event="webhook.test", url=ADDRESS)
         changed = {"is_enabled": False, "event_types": ["run.failed"]}
-        answer = json.loads(editor.ask("PATCH", f"webhook-endpoints/{endpoint.pk}", changed).content)
+        answer = read_json(editor.ask("PATCH", f"webhook-endpoints/{endpoint.pk}", changed))
         assert answer | changed == answer and answer["webhook_url"] == ADDRESS
         assert answer["last_delivery"]["id"] == delivery.pk
         assert editor.ask("DELETE", f"webhook-endpoints/{endpoint.pk}").status_code == 204
@@ -73,30 +65,20 @@ class TestEndpoints:
 
     def test_a_test_is_a_delivery_without_a_run(self, editor: Script) -> None:
         endpoint = make_endpoint(ADDRESS, is_enabled=False)
-        answer = editor.post(f"webhook-endpoints/{endpoint.pk}/test")
-        document = json.loads(answer.content)
-        assert (answer.status_code, document["endpoint"], document["run"]) == (202, endpoint.pk, None)
+        document = read_json(editor.post(f"webhook-endpoints/{endpoint.pk}/test"), 202)
+        assert (document["endpoint"], document["run"]) == (endpoint.pk, None)
         assert document["event"] == document["payload"]["type"] == "webhook.test"
-        assert [item["id"] for item in read(editor, f"webhook-deliveries?endpoint={endpoint.pk}")["items"]] == [
-            document["id"]
-        ]
+        (item,) = read(editor, f"webhook-deliveries?endpoint={endpoint.pk}")["items"]
+        assert item["id"] == document["id"]
 
     def test_a_secret_is_rotated_twice_only_if_that_is_meant(self, editor: Script) -> None:
         endpoint = make_endpoint(ADDRESS)
         path = f"webhook-endpoints/{endpoint.pk}/rotate-secret"
-        answers = [editor.post(path, body) for body in ({}, {}, {"again": True})]
-        assert [answer.status_code for answer in answers] == [200, 409, 200]
-        assert read_problem(answers[1])["type"].endswith(":secret-changed-lately")
+        read_json(editor.post(path, {}))
+        assert read_type(editor.post(path, {})) == (409, "secret-changed-lately")
+        rotated = read_json(editor.post(path, {"again": True}))
         endpoint.refresh_from_db()
-        assert json.loads(answers[2].content)["secret"] == derive_secret(endpoint)
-
-    def test_a_token_that_starts_no_runs_is_shown_the_host_only(self, groups: None) -> None:
-        make_endpoint(ADDRESS)
-        editor = make_user("ada", "Editor")
-        scopes = {TokenScope.READ: SHOWN, TokenScope.RUN: ADDRESS, TokenScope.EDIT: ADDRESS}
-        for scope, address in scopes.items():
-            (item,) = read(Script(create_token(editor, scope)), "webhook-endpoints")["items"]
-            assert item["webhook_url"] == address
+        assert rotated["secret"] == derive_secret(endpoint)
 
 
 class TestDeliveries:
@@ -104,11 +86,9 @@ class TestDeliveries:
         run = make_ended_run()
         delivery = make_delivery(run, try_count=2, last_status=503)
         now = timezone.now()
-        started = now - timedelta(seconds=2)
-        WebhookTry.objects.create(delivery=delivery, number=1, started_at=started)
-        WebhookTry.objects.create(
-            delivery=delivery, number=2, started_at=started, ended_at=now, status=503, problem="No.", response="full"
-        )
+        begun = {"delivery": delivery, "started_at": now - timedelta(seconds=2)}
+        WebhookTry.objects.create(**begun, number=1)
+        WebhookTry.objects.create(**begun, number=2, ended_at=now, status=503, problem="No.", response="full")
         document = read(operator, f"webhook-deliveries/{delivery.pk}")
         payload, tries = document.pop("payload"), document.pop("tries")
         assert read(operator, "webhook-deliveries")["items"] == [document]
@@ -125,7 +105,7 @@ class TestDeliveries:
         shown = [[one[name] for name in ("number", "duration", "http_status", "problem", "response")] for one in tries]
         assert shown == [[1, None, None, None, ""], [2, 2.0, 503, "No.", "full"]]
 
-    def test_filters_and_pages(self, viewer: Script, django_assert_num_queries: DjangoAssertNumQueries) -> None:
+    def test_filters_and_pages(self, viewer: Script) -> None:
         one, two = (make_version(make_page_flow(name=name)) for name in ("one", "two"))
         states = ("waiting", "delivered", "failed")
         rows = [make_delivery(make_ended_run(version), state=state) for version in (one, two) for state in states]
@@ -140,13 +120,6 @@ class TestDeliveries:
         }
         for query, expected in cases.items():
             assert [item["id"] for item in read(viewer, f"webhook-deliveries{query}")["items"]] == expected, query
-        first = read(viewer, "webhook-deliveries?limit=4")
-        second = read(viewer, first["next"])
-        assert [item["id"] for item in second["items"]] == [ids[1], ids[0]] and second["next"] is None
-        assert read(viewer, second["previous"])["items"] == first["items"]
-        settle(viewer)
-        with django_assert_num_queries(SIGN_IN_QUERIES + 1):
-            read(viewer, "webhook-deliveries")
 
     def test_one_is_sent_again_but_for_one_that_is_being_sent(self, operator: Script) -> None:
         delivery = make_delivery(make_ended_run(), state="failed", try_count=8, ended_at=timezone.now())
@@ -156,78 +129,70 @@ class TestDeliveries:
         assert json.loads(answer.content)["status"] == "waiting"
         assert AuditEntry.objects.get(action="webhook_sent_again").object_id == str(delivery.pk)
         WebhookDelivery.objects.update(sending_until=timezone.now() + timedelta(seconds=30))
-        assert read_problem(operator.post(path))["type"].endswith(":being-sent")
-
-    def test_to_send_again_takes_the_permission_to_read_what_is_answered(self, groups: None) -> None:
-        user = make_user("ada")
-        user.user_permissions.add(Permission.objects.get(codename="change_run"))
-        delivery = make_delivery(make_ended_run())
-        assert Script(create_token(user)).post(f"webhook-deliveries/{delivery.pk}/send-again").status_code == 403
+        assert read_type(operator.post(path)) == (409, "being-sent")
 
 
-def start(script: Script, address: str) -> list[str]:
-    """What is wrong with starting a run with an address."""
-    answer = script.post("runs", {"flow": "example", "input": {"topic": "tea"}, "webhook_url": address})
-    return [] if answer.status_code == 202 else list_pointers(answer)
-
-
-def matches_document(address: str) -> bool:
-    """Whether an address is one by the OpenAPI document."""
-    field = build_schema()["components"]["schemas"]["NewRun"]["properties"]["webhook_url"]
-    (pattern,) = (one["pattern"] for one in field.get("oneOf", field.get("anyOf", [field])) if "pattern" in one)
-    return re.search(pattern, address) is not None
+@pytest.mark.parametrize(
+    ("group", "scope", "address"),
+    [
+        ("Viewer", TokenScope.EDIT, SHOWN),
+        ("Operator", TokenScope.READ, SHOWN),
+        ("Operator", TokenScope.RUN, ADDRESS),
+        ("Editor", TokenScope.READ, SHOWN),
+        ("Editor", TokenScope.EDIT, ADDRESS),
+    ],
+)
+def test_a_caller_who_starts_no_runs_is_shown_the_host_of_an_address_only(
+    groups: None, group: str, scope: TokenScope, address: str
+) -> None:
+    run = make_ended_run(webhook_url=ADDRESS)
+    make_delivery(run)
+    make_endpoint(ADDRESS)
+    script = Script(create_token(make_user("ada", group), scope))
+    shown = [read(script, path) for path in (f"runs/{run.pk}", f"runs/{run.pk}?attempts=none")]
+    lists = ["runs", "webhook-deliveries", *(["webhook-endpoints"] if group == "Editor" else [])]
+    shown += [read(script, path)["items"][0] for path in lists]
+    assert {one["webhook_url"] for one in shown} == {address}
 
 
 class TestAddressesOfRuns:
-    @pytest.mark.parametrize(
-        ("group", "scope", "address"),
-        [
-            ("Viewer", TokenScope.EDIT, SHOWN),
-            ("Operator", TokenScope.READ, SHOWN),
-            ("Operator", TokenScope.RUN, ADDRESS),
-            ("Editor", TokenScope.EDIT, ADDRESS),
-        ],
-    )
-    def test_a_caller_who_starts_no_runs_is_shown_the_host_only(
-        self, groups: None, group: str, scope: TokenScope, address: str
-    ) -> None:
-        run = make_ended_run(webhook_url=ADDRESS)
-        make_delivery(run)
-        script = Script(create_token(make_user("ada", group), scope))
-        shown = [read(script, path) for path in (f"runs/{run.pk}", f"runs/{run.pk}?attempts=none")]
-        shown += [read(script, path)["items"][0] for path in ("runs", "webhook-deliveries")]
-        assert {one["webhook_url"] for one in shown} == {address}
+    @pytest.fixture(autouse=True)
+    def _flow(self) -> None:
+        make_version(make_flow())
 
-    @pytest.mark.parametrize(
-        "address",
-        [
+    def start(self, script: Script, address: str) -> list[str]:
+        """What is wrong with starting a run with an address."""
+        answer = script.post("runs", {"flow": "example", "input": {"topic": "tea"}, "webhook_url": address})
+        return [] if answer.status_code == 202 else list_wrong(answer, 422)
+
+    def matches_document(self, address: str) -> bool:
+        """Whether an address is one by the OpenAPI document."""
+        field = build_schema()["components"]["schemas"]["NewRun"]["properties"]["webhook_url"]
+        (pattern,) = (one["pattern"] for one in field["anyOf"] if "pattern" in one)
+        return re.search(pattern, address) is not None
+
+    def test_an_address_is_one_by_the_document_too(self, operator: Script, settings: Any) -> None:
+        settings.TOOLFLOW_WEBHOOK_ALLOW = ["127.0.0.1:41234", "[2001:db8::1]:8443", "my_receiver:8080"]
+        for address in (
             "https://example.com",
             "http://127.0.0.1:41234/hook",
             "https://[2001:db8::1]:8443/hook",
             "http://my_receiver:8080/a/b?c=d&e=%C3%BC#f",
             "https://xn--mnchen-3ya.de/",
-        ],
-    )
-    def test_an_address_is_one_by_the_document_too(self, operator: Script, settings: Any, address: str) -> None:
-        settings.TOOLFLOW_WEBHOOK_ALLOW = ["127.0.0.1:41234", "[2001:db8::1]:8443", "my_receiver:8080"]
-        make_version(make_flow())
-        assert (start(operator, address), matches_document(address)) == ([], True)
+        ):
+            assert (self.start(operator, address), self.matches_document(address)) == ([], True), address
 
-    @pytest.mark.parametrize(
-        ("address", "is_known"),
-        [
-            ("http://[E:]/", None), ("https://[1.2.3.4]", None), ("https://[::1::]:8080/hook", None),
-            ("http://example.com", None), ("https://127.0.0.1", None), ("https://169.254.169.254/latest/", None),
-            ("https://localhost:8443/", None), ("http://receiver:8080/", None),
-            ("https://example.com/?)dl:QH{xP0", False), ("https://example.com/50%", False),
-            ("https://münchen.de/", False), ("https://example.com/[a]", False),
-        ],
-    )  # fmt: skip
-    def test_what_webhooks_can_never_be_sent_to_is_refused(
-        self, operator: Script, settings: Any, address: str, is_known: bool | None
-    ) -> None:
+    def test_what_webhooks_can_never_be_sent_to_is_refused(self, operator: Script, settings: Any) -> None:
         settings.TOOLFLOW_WEBHOOK_ALLOW = ["receiver:9000"]
-        make_version(make_flow())
-        assert start(operator, address) == ["/webhook_url"]
+        by_document = [
+            "https://example.com/?)dl:QH{xP0", "https://example.com/50%", "https://münchen.de/",
+            "https://example.com/[a]",
+        ]  # fmt: skip
+        for address in (
+            "http://[E:]/", "https://[1.2.3.4]", "https://[::1::]:8080/hook", "http://example.com",
+            "https://127.0.0.1", "https://169.254.169.254/latest/", "https://localhost:8443/",
+            "http://receiver:8080/", *by_document,
+        ):  # fmt: skip
+            assert self.start(operator, address) == ["/webhook_url"], address
+        assert not any(map(self.matches_document, by_document))
         assert not Run.objects.exists()
-        assert is_known is None or matches_document(address) == is_known
