@@ -1,4 +1,4 @@
-"""Cancelling many runs, and running many again: chosen ones, or all that match filters."""
+"""Many runs at once, chosen ones or all that match filters: cancelling, running again, and exporting them."""
 
 from __future__ import annotations
 
@@ -23,14 +23,24 @@ from rest_framework.response import Response
 from flows.engine.errors import Problem
 from runs import models
 from runs.api.access import ACT_ON_RUNS, CHANGE_RUNS, READ_RUNS, find_user, require_permission
-from runs.api.base import IDEMPOTENCY_KEY, REPLAYED, ApiView, header, operation
+from runs.api.base import (
+    IDEMPOTENCY_KEY,
+    REPLAYED,
+    ApiView,
+    JsonRenderer,
+    describe_query,
+    header,
+    operation,
+)
 from runs.api.idempotency import idempotent
 from runs.api.paging import build_page, fetch_page
-from runs.api.problems import Conflict, InvalidBody
-from runs.api.run_filters import Filters, ShownFilters, parse_filter_fields, show_filters
+from runs.api.problems import ApiProblem, Conflict, InvalidBody, InvalidQuery
+from runs.api.run_filters import FILTERS, Filters, ShownFilters, parse_filter_fields, parse_filters, show_filters
 from runs.audit_log.events import AuditAction, log_audit_event
 from runs.bulk_actions.requests import MAX_CHOSEN, MAX_STARTED, fetch_matching, request_bulk_action
-from runs.documents.base import WHOLE, Answer, Body, Count, Nothing, Page, RowPaging, TextOrNull, Url
+from runs.documents.base import WHOLE, Answer, Body, Count, Nothing, Page, Query, RowPaging, TextOrNull, Url
+from runs.exports.formats import Format
+from runs.exports.streaming import RETRY_AFTER_SECONDS, TooManyFilesError, export_runs
 from runs.filters import RunFilters, fetch_newest_run_number
 from runs.models import BulkKind, WorkState
 from runs.models.bulk_action import MAX_NOTES
@@ -270,7 +280,74 @@ def _describe(action: models.BulkAction, request: Request) -> dict[str, Any]:
     }
 
 
+# ---------------------------------------------------------------------------------------------------------------------
+# Exports
+
+
+class JsonLinesRenderer(JsonRenderer):
+    """Accepts requests for JSON Lines; what it renders are the problems in their place."""
+
+    media_type = "application/x-ndjson"
+    format = "jsonl"
+
+
+class CsvRenderer(JsonRenderer):
+    """The same for CSV."""
+
+    media_type = "text/csv"
+    format = "csv"
+
+
+class ExportQuery(Query):
+    """What an export holds."""
+
+    format: Format | None = Field(None, description="Overrides the header `Accept`.")
+    attempts: Literal["all", "none"] = Field(
+        "none",
+        description="`all` brings all steps, attempts, outputs, issues, requests and usage along; JSON Lines only.",
+    )
+
+
+_FILE = OpenApiResponse(OpenApiTypes.STR, "The file.")
+
+
+class RunExportView(ApiView):
+    """``/runs/export``"""
+
+    renderer_classes: Any = (JsonLinesRenderer, CsvRenderer, JsonRenderer)
+
+    @operation(
+        "exportRuns",
+        "Export runs as JSON Lines or CSV",
+        READ_RUNS,
+        tag="Runs",
+        parameters=[*FILTERS, *describe_query(ExportQuery)],
+        answers={(200, JsonLinesRenderer.media_type): _FILE, (200, CsvRenderer.media_type): _FILE},
+    )
+    def get(self, request: Request) -> HttpResponseBase:
+        """All runs that match the filters, the newest first, at any number.
+
+        A JSON document in a line for each run (`application/x-ndjson`, JSON Lines, the default), or a row in a table
+        (`text/csv`) for spreadsheets. `format` or the header `Accept` chooses. A file that breaks off ends without its
+        last chunk, which clients report as an error. A run that is created meanwhile is not in it. Each export leaves
+        an entry in the audit log.
+        """
+        filters, query = parse_filters(request.query_params, ExportQuery)
+        # Only these two and JSON can be accepted.
+        format: Format = "csv" if request.accepted_renderer.format == "csv" else "jsonl"
+        has_attempts = query.attempts == "all"
+        if has_attempts and format == "csv":
+            problem = Problem("attempts", "CSV has one row per run and no attempts; use JSON Lines.")
+            raise InvalidQuery([problem])
+        try:
+            return export_runs(request._request, filters, format=format, has_attempts=has_attempts)
+        except TooManyFilesError as error:
+            headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
+            raise ApiProblem(HTTPStatus.SERVICE_UNAVAILABLE, "too-many-exports", str(error), headers=headers) from None
+
+
 urls: list[URLPattern] = [
+    path("runs/export", RunExportView.as_view(), name="run-export"),
     path("bulk-actions", BulkActionList.as_view(), name="bulk-action-list"),
     path("bulk-actions/<int:action_id>", BulkActionDetail.as_view(), name="bulk-action"),
     path("bulk-actions/<int:action_id>/stop", BulkActionStop.as_view(), name="bulk-action-stop"),

@@ -7,6 +7,8 @@ from http import HTTPStatus
 from operator import itemgetter
 from typing import Any
 
+from django.contrib.admin.models import DELETION
+from django.db import transaction
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import URLPattern, path
@@ -14,6 +16,7 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from flows.admin.protection import is_referred_to
 from flows.engine.differences import compare_specs, summarise_changes
 from flows.engine.errors import Problem
 from flows.flow_file import render_flow
@@ -22,10 +25,10 @@ from flows.models import FlowVersion as VersionRow
 from flows.portability import announce_export
 from runs.api.access import CHANGE_FLOWS, DELETE_VERSIONS, READ_FLOWS
 from runs.api.base import IF_MATCH, ApiView, JsonRenderer, operation
-from runs.api.flow_changes import change_flow, delete_version
 from runs.api.flow_documents import YAML, build_version, load_version, read_definition
+from runs.api.flows import change_flow, log_change
 from runs.api.paging import build_page, fetch_page
-from runs.api.problems import InvalidQuery
+from runs.api.problems import Conflict, InvalidQuery
 from runs.api.schemas.flows import (
     ComparedVersion,
     Flow,
@@ -103,9 +106,18 @@ class FlowVersionDetail(ApiView):
         answers={204: OpenApiResponse(None, "It is gone.")},
         problems=[409],
     )
+    @transaction.atomic
     def delete(self, request: Request, name: str, number: int) -> HttpResponse:
         """Only one that is not live and has no runs: those are kept with the definition that they used."""
-        delete_version(request, name, number)
+        flow = get_object_or_404(FlowRow.objects.select_for_update(), name=name)
+        version = load_version(flow, number)
+        if flow.live_version_id == version.pk:
+            raise Conflict("is-live", f"Version {number} of “{name}” is live. Make another version live first.")
+        if is_referred_to(version):
+            sentence = f"Version {number} of “{name}” has runs, which need its definition. It can’t be deleted."
+            raise Conflict("has-runs", sentence)
+        log_change(request, version, "Deleted through the API.", action=DELETION)
+        version.delete()
         return HttpResponse(status=HTTPStatus.NO_CONTENT)
 
 

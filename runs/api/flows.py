@@ -1,24 +1,34 @@
-"""Flows: list, read, create, change, archive and delete them."""
+"""Flows: list, read, create, change, archive and delete them, and how this installation runs them.
+
+Each change is one transaction, and has its entry in the admin's history of the flow.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
 from operator import itemgetter
 
+from django.contrib.admin.models import ADDITION, CHANGE, DELETION, LogEntry
+from django.db import transaction
 from django.http import HttpResponse
 from django.http.response import HttpResponseBase
+from django.shortcuts import get_object_or_404
 from django.urls import URLPattern, path, reverse
-from drf_spectacular.utils import OpenApiResponse
+from django.utils.http import parse_etags
+from drf_spectacular.utils import OpenApiExample, OpenApiResponse
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from flows.admin.protection import is_referred_to
 from flows.engine.errors import Problem
+from flows.engine.spec import FlowSpec
 from flows.models import Flow as FlowRow
-from runs.api import flow_settings, flow_versions
-from runs.api.access import ADD_FLOWS, CHANGE_FLOWS, DELETE_FLOWS, READ_FLOWS
-from runs.api.base import IF_MATCH, LOCATION, ApiView, header, operation
-from runs.api.flow_changes import change_flow, create_flow, delete_flow, store_flow
+from flows.models import FlowVersion as VersionRow
+from flows.publishing import publish_flow
+from runs.api.access import ADD_FLOWS, CHANGE_FLOWS, DELETE_FLOWS, READ_FLOWS, find_user, require_permission
+from runs.api.base import ETAG, IF_MATCH, LOCATION, ApiView, header, is_among, make_tag, operation
 from runs.api.flow_documents import (
     FLOW_BODY,
     FLOW_PARSERS,
@@ -29,22 +39,26 @@ from runs.api.flow_documents import (
 )
 from runs.api.idempotency import idempotent
 from runs.api.paging import build_page, fetch_page
-from runs.api.problems import InvalidBody
+from runs.api.problems import ApiProblem, Conflict, InvalidBody
 from runs.api.schemas.flows import (
     ChangedFlowQuery,
+    ChangedSettings,
     Flow,
     FlowFilters,
     FlowPage,
+    FlowSettings,
     NewFlowQuery,
     StoredFlow,
     WholeFlow,
 )
 from runs.documents.base import Nothing
+from runs.retention.policy import effective_policy
 
 _operation = partial(operation, tag="Flows")
 _ARCHIVED: dict[str, dict[str, bool]] = {"false": {"is_archived": False}, "true": {"is_archived": True}, "all": {}}
 
 IF_NONE_MATCH = header("If-None-Match", str, "`*` creates the flow only if no flow has this name (else 412).")
+_SETTINGS_EXAMPLE = OpenApiExample("Of an example flow", value={"max_runs_in_flight": 20}, request_only=True)
 STORED_TAG = header("ETag", str, "That of the flow as it is read now.", 200, 201)
 
 
@@ -116,17 +130,16 @@ class FlowDetail(ApiView):
         answers={204: OpenApiResponse(None, "It is gone.")},
         problems=[409],
     )
+    @transaction.atomic
     def delete(self, request: Request, name: str) -> HttpResponse:
         """With all its versions; only a flow that has no runs, for history is kept. Archive others."""
-        delete_flow(request, name)
+        # A run that is started meanwhile waits, and then finds no flow.
+        flow = lock_read_flow(request, name)
+        if is_referred_to(flow):
+            raise Conflict("has-runs", f"“{name}” has runs, so it can’t be deleted. Archive the flow instead.")
+        log_change(request, flow, "Deleted through the API, with all its versions.", action=DELETION)
+        flow.delete()
         return HttpResponse(status=HTTPStatus.NO_CONTENT)
-
-
-def _answer_stored(request: Request, stored: StoredFlow, *, is_new: bool) -> Response:
-    headers = {"ETag": list_tags(stored)[0]}
-    if is_new:
-        headers["Location"] = request.build_absolute_uri(reverse("api:flow", args=[stored.name]))
-    return Response(stored, HTTPStatus.CREATED if is_new else HTTPStatus.OK, headers=headers)
 
 
 class ArchiveFlow(ApiView):
@@ -155,11 +168,187 @@ def _set_archived(flow: FlowRow, is_archived: bool) -> str:
     return "Archived." if is_archived else "Unarchived."
 
 
+class FlowSettingsDetail(ApiView):
+    """``/flows/<name>/settings``"""
+
+    @_operation(
+        "getFlowSettings",
+        "Get the settings of a flow",
+        READ_FLOWS,
+        parameters=[ETAG],
+        answers={200: FlowSettings},
+    )
+    def get(self, request: Request, name: str) -> Response:
+        """The runs that may be in flight, budgets of all runs together, and how long runs are kept. None of that is in
+        the definition, and no flow file holds it.
+        """
+        return _answer_settings(get_object_or_404(FlowRow, name=name))
+
+    @_operation(
+        "changeFlowSettings",
+        "Change the settings of a flow",
+        CHANGE_FLOWS,
+        parameters=[IF_MATCH, ETAG],
+        examples=[_SETTINGS_EXAMPLE],
+        answers={200: FlowSettings},
+    )
+    @transaction.atomic
+    def patch(self, request: Request, name: str, body: ChangedSettings) -> Response:
+        """What the body names is set, null takes it away, and all else stays. It holds at once, also for runs that are
+        queued, and makes no version.
+        """
+        flow = get_object_or_404(FlowRow.objects.select_for_update(), name=name)
+        require_unchanged(request, "settings-changed", _answer_settings(flow)["ETag"])
+        _change_settings(request, flow, body)
+        # As it will be read: an amount has as many places as its column.
+        flow.refresh_from_db()
+        return _answer_settings(flow)
+
+
+def _change_settings(request: Request, flow: FlowRow, body: ChangedSettings) -> None:
+    """Store what differs. Raises ``InvalidBody`` where the settings don't fit together."""
+    changes = {}
+    for name in type(body).model_fields:
+        old, new = getattr(flow, name), getattr(body, name)
+        if name in body.model_fields_set and old != new:
+            changes[name] = f"{name} {'none' if old is None else old} → {'none' if new is None else new}"
+            setattr(flow, name, new)
+    if flow.keep_days and flow.keep_outputs_days and flow.keep_outputs_days > flow.keep_days:
+        sentence = f"Outputs can’t be kept longer than their runs: send at most {flow.keep_days:,} days, or null."
+        raise InvalidBody([Problem("/keep_outputs_days", sentence)])
+    if changes:
+        flow.save()
+        log_change(request, flow, f"Changed through the API: {', '.join(changes.values())}.")
+
+
+def _answer_settings(flow: FlowRow) -> Response:
+    settings = FlowSettings.model_validate({**vars(flow), "retention": effective_policy(flow)})
+    # What changes in the definition changes no setting.
+    tag = make_tag(settings.model_dump_json(exclude={"updated_at"}).encode())
+    return Response(settings, headers={"ETag": tag})
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Changes
+
+
+@transaction.atomic
+def create_flow(request: Request, spec: FlowSpec, note: str) -> StoredFlow:
+    """Store a new flow, whose first version is live. Raises ``Conflict`` if the name is taken."""
+    # Another request that takes the name at the same moment waits here, or is waited for.
+    _, is_new = FlowRow.objects.get_or_create(name=spec.name)
+    if not is_new:
+        sentence = f"A flow “{spec.name}” already exists. To change it, send a PUT request to its address."
+        raise Conflict("name-taken", sentence)
+    return _store_first_version(request, spec, note)
+
+
+@transaction.atomic
+def store_flow(request: Request, spec: FlowSpec, query: ChangedFlowQuery) -> tuple[StoredFlow, bool]:
+    """Make a flow what ``spec`` says: a new version if that differs from the latest, a new flow if there is none.
+
+    Gives the flow, and whether it is new. Raises ``ApiProblem`` if the request's conditions aren't met,
+    ``PermissionDenied`` if the flow is new and the user may add none.
+    """
+    flow, is_new = FlowRow.objects.select_for_update().get_or_create(name=spec.name)
+    tags = [] if is_new else list_tags(load_whole_flow(spec.name))
+    require_other(request, "flow-exists", *tags)
+    require_unchanged(request, "flow-changed", *tags)
+    if is_new:
+        require_permission(request, "flows.add_flow")
+        return _store_first_version(request, spec, query.note), True
+    latest = flow.versions.first()
+    version = publish_flow(spec=spec, by=find_user(request), note=query.note)
+    is_made = version != latest
+    messages = []
+    if is_made:
+        messages.append(f"Saved version {version.number} through the API.")
+    if query.make_live and version.flow.live_version_id != version.pk:
+        version.flow.make_live(version)
+        messages.append(f"Made version {version.number} live.")
+    if messages:
+        log_change(request, version.flow, " ".join(messages))
+    return _load_stored(spec.name, version.number if is_made else None), False
+
+
+def _store_first_version(request: Request, spec: FlowSpec, note: str) -> StoredFlow:
+    version = publish_flow(spec=spec, by=find_user(request), note=note)
+    log_change(request, version.flow, "Created through the API.", action=ADDITION)
+    return _load_stored(spec.name, version.number)
+
+
+def _load_stored(name: str, made_version: int | None) -> StoredFlow:
+    # Within the transaction: what another request saves a moment later is not answered as if it were this.
+    return StoredFlow.model_validate({**dict(load_whole_flow(name)), "made_version": made_version})
+
+
+def _answer_stored(request: Request, stored: StoredFlow, *, is_new: bool) -> Response:
+    headers = {"ETag": list_tags(stored)[0]}
+    if is_new:
+        headers["Location"] = request.build_absolute_uri(reverse("api:flow", args=[stored.name]))
+    return Response(stored, HTTPStatus.CREATED if is_new else HTTPStatus.OK, headers=headers)
+
+
+@transaction.atomic
+def change_flow(request: Request, name: str, change: Callable[[FlowRow], str]) -> Flow:
+    """Do something to a flow that makes no version, and give it without its definition.
+
+    ``change`` gives what the history says of it, nothing if all was so before. Raises ``Http404``, and ``ApiProblem``
+    if the request's ``If-Match`` isn't met.
+    """
+    flow = lock_read_flow(request, name)
+    if message := change(flow):
+        log_change(request, flow, message)
+    return Flow.model_validate(select_flows().get(pk=flow.pk))
+
+
+def lock_read_flow(request: Request, name: str) -> FlowRow:
+    """The flow, locked, as the request's ``If-Match`` says that it was read."""
+    flow = get_object_or_404(FlowRow.objects.select_for_update(), name=name)
+    require_unchanged(request, "flow-changed", *list_tags(load_whole_flow(name)))
+    return flow
+
+
+def log_change(request: Request, row: FlowRow | VersionRow, message: str, *, action: int = CHANGE) -> None:
+    """Add an entry to the admin's history of a flow or version."""
+    LogEntry.objects.log_actions(find_user(request).pk, [row], action, message, single_object=True)
+
+
+def require_unchanged(request: Request, kind: str, *tags: str) -> None:
+    """Raise ``ApiProblem`` (412) unless ``If-Match``, if it was sent, names one of ``tags``, those of what is there.
+
+    There are none of what does not exist. ``kind`` is the type of the problem. Raises 400 for a header without an ETag.
+    """
+    wanted = _parse_tags(request, "If-Match")
+    is_met = wanted is None or (tags and wanted == ["*"]) or not set(tags).isdisjoint(wanted)
+    if not is_met:
+        raise _build_problem(kind, "This has changed since you read it, or no longer exists. Read it again.", tags)
+
+
+def require_other(request: Request, kind: str, *tags: str) -> None:
+    """Raise ``ApiProblem`` (412) if ``If-None-Match`` names the first of ``tags``. Else as above."""
+    unwanted = _parse_tags(request, "If-None-Match")
+    if unwanted is not None and tags and is_among(tags[0], unwanted):
+        raise _build_problem(kind, "This already exists, and the request must not change it.", tags)
+
+
+def _build_problem(kind: str, sentence: str, tags: tuple[str, ...]) -> ApiProblem:
+    return ApiProblem(HTTPStatus.PRECONDITION_FAILED, kind, sentence, headers={"ETag": tags[0]} if tags else {})
+
+
+def _parse_tags(request: Request, name: str) -> list[str] | None:
+    sent = request.headers.get(name)
+    tags = None if sent is None else parse_etags(sent)
+    if tags == []:
+        sentence = f"“{name}” holds the ETag of what is changed, as it was read with its double quotes, or *."
+        raise ApiProblem(HTTPStatus.BAD_REQUEST, "bad-request", sentence)
+    return tags
+
+
 urls: list[URLPattern] = [
     path("flows", FlowList.as_view(), name="flow-list"),
     path("flows/<slug:name>", FlowDetail.as_view(), name="flow"),
     path("flows/<slug:name>/archive", ArchiveFlow.as_view(), name="flow-archive"),
     path("flows/<slug:name>/take-out", UnarchiveFlow.as_view(), name="flow-take-out"),
-    *flow_versions.urls,
-    *flow_settings.urls,
+    path("flows/<slug:name>/settings", FlowSettingsDetail.as_view(), name="flow-settings"),
 ]

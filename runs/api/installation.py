@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from django.urls import URLPattern, path
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
@@ -16,20 +16,98 @@ from rest_framework.request import Request
 from flows import checks
 from flows.engine import plugins
 from flows.engine.errors import SpecError
+from flows.engine.providers import Api
 from flows.engine.typed_output import schema_of_type
 from flows.plugin_use import fetch_flow_uses
 from flows.providers import describe_providers
 from runs.api.access import READ_AUDIT_LOG, READ_FLOWS, READ_RUNS
 from runs.api.base import ApiView, operation
 from runs.api.paging import build_page, cut_page
-from runs.api.schemas.installation import OutputType, PluginFunction, Plugins, Workers
+from runs.api.schemas.statistics import QueueState, Seconds
 from runs.audit_log.entries import KINDS, EntryFilters, fetch_entries
 from runs.audit_log.events import AuditAction
-from runs.documents.base import Answer, Page, RowPaging, Text, TextOrNull
+from runs.documents.base import Answer, Count, Page, RowPaging, Text, TextOrNull
 from runs.models import ApiToken, TokenScope
 from runs.statistics.queue_state import fetch_queue_state
 
 _operation = partial(operation, tag="Installation")
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Workers and plug-ins
+
+
+class Worker(Answer):
+    """A worker process at its last heartbeat."""
+
+    host: str = Field(description="The name of its machine.")
+    pid: int = Field(description="The number of its process.")
+    version: str = Field(description="The version of ToolFlow that it runs.")
+    status: Literal["working", "stopping", "silent"] = Field(
+        validation_alias="state", description="`stopping` takes no more runs; `silent` has no recent heartbeat."
+    )
+    slots: Count = Field(description="The maximum number of concurrent runs.")
+    in_flight: Count = Field(description="The number of runs in progress.")
+    running_for: Seconds = Field(description="Seconds from its start to its last heartbeat.")
+    silent_for: Seconds = Field(description="Seconds since its last heartbeat.")
+
+
+class Provider(Answer):
+    """A server that models are asked at, as this web server is configured."""
+
+    name: str | None = Field(
+        description="The part before the colon in `provider:model`; null for the default provider."
+    )
+    host: str | None = Field(description="Its host and port; null for the simulated model.")
+    api: Api = Field(description="`auto` uses the Responses API only for OpenAI models that need it.")
+    is_simulated: bool = Field(description="Whether the simulated model answers; nothing is billed.")
+    problem: str | None = Field(description="Why it can’t be called, if it can’t: no usable key.")
+
+
+class Workers(Answer):
+    """The workers, the queue and the model providers."""
+
+    items: list[Worker] = Field(description="The worker processes.")
+    queue: QueueState = Field(description="Runs that are queued.")
+    providers: list[Provider] = Field(description="The default one first.")
+
+
+class PluginFunction(Answer):
+    """An audit or a function; an expression names it as `python:` and its name."""
+
+    name: str = Field(description="The name that flows use.")
+    description: str | None = Field(description="The author’s description.")
+    parameters: list[str] = Field(description="The variables that it takes.")
+    is_async: bool = Field(description="Whether it is a coroutine.")
+
+
+class OutputType(Answer):
+    """A type that outputs of a step are built from; a step names it as its `output_type`."""
+
+    name: str = Field(description="The name that flows use.")
+    description: str | None = Field(description="The author’s description.")
+    has_audit: bool = Field(description="Whether it has its own audit.")
+    output_schema: dict[str, Any] | None = Field(description="JSON Schema of its outputs.")
+    problems: list[str] = Field(description="Why it can’t be used, if it can’t.")
+
+
+class MissingPlugin(Answer):
+    """A name that a flow uses and that is not registered."""
+
+    kind: Literal["output_type", "audit", "function"] = Field(description="The kind of plug-in.")
+    name: str = Field(description="The name.")
+    flow: str = Field(description="The name of the flow.")
+    place: str = Field(description="Where in the flow, in words.")
+    is_live: bool = Field(description="Whether the live version uses it; else only what is being edited.")
+
+
+class Plugins(Answer):
+    """What plug-ins register."""
+
+    output_types: list[OutputType] = Field(description="By name.")
+    audits: list[PluginFunction] = Field(description="By name.")
+    functions: list[PluginFunction] = Field(description="By name.")
+    missing: list[MissingPlugin] = Field(description="Ordered by flow title.")
+    problems: list[str] = Field(description="Modules that could not be loaded.")
 
 
 class WorkerList(ApiView):
