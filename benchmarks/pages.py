@@ -71,6 +71,8 @@ def _list_questions(known: dict[str, Any]) -> list[Question]:
             for name, texts in known["searches"].items()
         ),
         ask("run page, 7 attempts", *(f"/runs/{number}/" for number in known["runs"]), p50=25, p95=60),
+        ask("issues", "/issues/", f"/issues/?flow={flow}", "/issues/?period=90d&severity=high", p95=100),
+        ask("issues with words", "/issues/?q=colour", "/issues/?q=colour&severity=critical", p95=100),
         ask("flow page", f"/flows/{flow}/", f"/flows/{flow}/?period=90d", p95=80),
         ask("overview", "/", p95=80),
     ]
