@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
+from flows.engine import json_values
 from flows.engine.json_values import (
     MAX_DEPTH,
     JsonError,
@@ -131,7 +132,8 @@ class TestCleaning:
         }
         assert [problem.path for problem in cleaned.problems] == ["/red/text"]
 
-    def test_what_has_no_json_form_or_no_end_is_refused(self) -> None:
+    def test_what_has_no_json_form_or_no_end_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(json_values, "MAX_VALUES", 10_000)
         endless: list[Any] = []
         endless += [endless, endless]
         deep: Any = 1
@@ -141,7 +143,7 @@ class TestCleaning:
         for _ in range(60):
             doubled = [doubled, doubled]
         values = (object(), {"a": [b"\xff"]}, {(1, 2): 1}, nest(MAX_DEPTH + 1), endless, deep, doubled)
-        words = r"no JSON form|a key must be text|nested deeper than 100 levels|more than 1,000,000 values"
+        words = r"no JSON form|a key must be text|nested deeper than 100 levels|more than 10,000 values"
         for value in values:
             with pytest.raises(ValueError, match=words):
                 clean_value(value)

@@ -110,7 +110,7 @@ class TestRuns:
 def test_all_that_can_never_work_is_told_with_its_place_when_a_flow_is_saved() -> None:
     steps = (make_step(1), make_step(2, system_message="One\n {steps[2].output.text} {input._a}"), make_step(3))
     messages = [problem.message for problem in check_spec(make_flow(*steps), Registry())]
-    assert [message.partition(":")[0] for message in messages] == ["Line 2, column 2", "Line 2, column 25"]
+    assert [message.partition(":")[0] for message in messages] == ["Line 2, column 9", "Line 2, column 26"]
     assert "only steps[0] to steps[1] come before this step" in messages[0]
 
 

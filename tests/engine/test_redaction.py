@@ -162,7 +162,7 @@ class TestPatterns:
     )
     def test_much_of_anything_is_looked_through(self, part: str) -> None:
         """With a pattern that goes back over what it has read, this takes hours."""
-        text = part * (100_000 // len(part)) + "; bob@example.com"
+        text = part * (50_000 // len(part)) + "; bob@example.com"
         assert redact_all(text).endswith("; [redacted: email]")
 
     @given(st.text(max_size=300))
