@@ -1,27 +1,15 @@
-"""The net under a rewrite of the engine: what it does with thousands of random flows, as digests to compare.
-
-    python -m tests.contract.engine_net record --count 10000 --seed 1 --out FILE
-    python -m tests.contract.engine_net compare OLD NEW
-    python -m tests.contract.engine_net show --case N --seed 1 [--kind KIND]
-
-Record with the engine before and after, in a checkout each; ``show`` in both gives two texts to diff.
-"""
+"""Random flows of ``random_cases`` run in memory: a model, a recorder, a gate and a clock that do as the case says."""
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import hashlib
 import json
 import logging
-import re
-import sys
-import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -29,20 +17,14 @@ from pydantic import BaseModel
 
 # The adapter is the only part that names anything of the engine: these imports, and all down to the plug-ins.
 from flows.engine.call_gate import Throttled
-from flows.engine.errors import InputError, ModelError, ModelErrorCode, SpecError
+from flows.engine.errors import ModelError, ModelErrorCode
 from flows.engine.execution import Execution, Progress, Received, Start
 from flows.engine.history import Attempt, History, Outcome
 from flows.engine.openai_client import OpenAIClient
-from flows.engine.planner import EndReason, EndStatus, Finish, Wait, next_action
+from flows.engine.planner import EndReason, EndStatus, Finish
 from flows.engine.plugins import Registry
 from flows.engine.providers import ModelReply, Provider, Providers
-from flows.engine.redaction import Redactor
-from flows.engine.result import RunResult
-from flows.engine.running import check_input
-from flows.engine.spec import FlowSpec, ModelSettings
-from flows.engine.spec_check import check_spec, find_warnings, freeze_schemas, prepare_spec
-from flows.engine.strict_schema import make_strict
-from tests.contract.random_cases import make_case
+from flows.engine.spec import FlowSpec
 
 # ---------------------------------------------------------------------------------------------------------------
 # Adapter
@@ -423,66 +405,7 @@ def build_usage(usage: Any, *, is_response: bool) -> Any:
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# One case: what is said of its document, and how it runs
-
-ENGINE_CODES = ("audit_error", "more_issues")
-WORDING = "wording"
-
-
-async def observe(case: dict[str, Any]) -> dict[str, Any]:
-    """Everything to compare of one case, by kind."""
-    seen: dict[str, Any] = {}
-    seen["make_strict"] = [make_strict(step.get("output_schema")) for step in list_steps(case)]
-    try:
-        spec = FlowSpec.from_document(case["spec"])
-    except SpecError as error:
-        return seen | {"parse": list_paths(error.problems), "problem_wording": list_texts(error.problems)}
-    seen["spec"] = [spec.digest, spec.to_document()]
-    net = Net(case)
-    defaults = ModelSettings(**case["defaults"])
-    frozen = freeze_schemas(spec, REGISTRY)
-    problems = check_spec(frozen, REGISTRY, defaults=defaults, providers=net.providers)
-    # The same without knowledge of providers, as where a flow is saved.
-    offline = check_spec(frozen, REGISTRY)
-    found = find_warnings(frozen, default_model=defaults.model, providers=net.providers)
-    seen["problems"] = [list_paths(problems), list_paths(offline)]
-    seen["warnings"] = sorted({problem.path for problem in found})
-    seen["problem_wording"] = list_texts([*problems, *offline])
-    seen["warning_wording"] = list_texts(found)
-    if problems:
-        return seen
-    spec = prepare_spec(spec, registry=REGISTRY, defaults=defaults, providers=net.providers)
-    seen["resolved"] = spec.to_document()
-    try:
-        given = check_input(case["input"], spec.input_schema)
-    except InputError as error:
-        return seen | {"input": list_paths(error.problems), "input_wording": list_texts(error.problems)}
-    return seen | {"input": given} | await observe_run(spec, net, given)
-
-
-async def observe_run(spec: FlowSpec, net: Net, given: Any) -> dict[str, Any]:
-    run = net.case["run"]
-    spec = spec.with_limits(token_budget=run["token_budget"])
-    if run["retry_window"] is not None:
-        spec = spec.with_retry_window(run["retry_window"])
-    history = History.begin(given, run_id=f"net-{net.case['number']}")
-    deadline = None if spec.time_limit is None else NOON + timedelta(seconds=spec.time_limit)
-    ends: list[Any] = []
-    finish: Finish | None = None
-    while finish is None and len(net.records) <= MAX_RECORDS and len(ends) < 40:
-        try:
-            end = await build_execution(spec, net, deadline).execute(history, net.received)
-        except CrashError:
-            ends.append(["crash"])
-            history = recover(net, given)
-            continue
-        finish, history = end.finish, end.history
-        ends.append(["finish" if finish else "pause", end.resume_at, bool(end.waits_for)])
-        if finish is None:
-            if end.resume_at is not None:
-                await net.clock.sleep_until(end.resume_at)
-            net.received = None
-    return build_record(spec, net, history, finish, ends)
+# What is stored, and what is noted
 
 
 def recover(net: Net, given: Any) -> History:
@@ -501,233 +424,9 @@ def recover(net: Net, given: Any) -> History:
     return history
 
 
-def build_record(spec: FlowSpec, net: Net, history: History, finish: Finish | None, ends: list[Any]) -> dict[str, Any]:
-    texts: list[str] = []
-    attempts = [split_attempt(attempt, texts) for attempt in list(history)[1:]]
-    engine_words = sorted({one_line(issue) for issue in list_engine_texts(history)}, key=len, reverse=True)
-    bodies, prompts, words = [], [], []
-    for sent in net.requests:
-        body, messages = split_messages(sent["request"])
-        timeout = round(sent["timeout"], 6)
-        bodies.append([body, timeout, sent.get("told")])
-        prompts.append([replace_all(message, engine_words) for message in messages])
-        words.append([messages, sent["key"]])
-    seen: dict[str, Any] = {
-        "actions": [],
-        "action_wording": [],
-        "requests": bodies,
-        "prompts": prompts,
-        "prompt_wording": words,
-        "attempts": attempts,
-        "attempt_wording": texts,
-        "progress": net.progress,
-        "ends": ends,
-    }
-    # The history in memory holds the input as it is; what is planned follows from each of its prefixes.
-    part = History.begin(history.initial_input, run_id=history.run_id)
-    for attempt in [None, *list(history)[1:]]:
-        part = part if attempt is None else part.append(attempt)
-        action = next_action(spec, part)
-        seen["actions"].append(describe_action(action))
-        seen["action_wording"].append(getattr(action, "sentence", ""))
-    if finish is not None:
-        seen |= describe_result(spec, net, history, finish)
-    return seen
-
-
-def describe_action(action: Any) -> Any:
-    if isinstance(action, Wait):
-        return ["wait", action.until, describe_action(action.then)]
-    if isinstance(action, Finish):
-        return [action.status, action.reason, action.blocking]
-    return [type(action).__name__.lower(), action.step, action.number]
-
-
-def describe_result(spec: FlowSpec, net: Net, history: History, finish: Finish) -> dict[str, Any]:
-    run = net.case["run"]
-    result = RunResult.of(
-        Redactor.of(spec.redact, history.initial_input).redact_history(history),
-        finish,
-        names=[step.name for step in spec.steps],
-        include_all_attempts=run["all_attempts"],
-        include_token_usage=run["track_usage"],
-    )
-    document = result.to_document()
-    again = RunResult.from_document(json.loads(json.dumps(document))).to_document()
-    for step in document["steps"]:
-        step["attempts"] = [[attempt["number"], attempt["outcome"]] for attempt in step["attempts"]]
-    sentence = document.pop("sentence")
-    return {
-        "result": [
-            document,
-            digest(again["blocking"]),
-            result.passed,
-            result.output,
-            result.state,
-            dump(result.usage),
-            result.retries_used,
-            [[found.step, found.attempt, found.issue.code] for found in result.final_issues()],
-            [issue.code for step in result.steps for issue in step.issues],
-        ],
-        "result_wording": sentence,
-    }
-
-
-def split_attempt(attempt: Attempt, texts: list[str]) -> Any:
-    """An attempt without the sentences that the engine writes; these are added to ``texts``."""
-    document = attempt.model_dump(mode="json")
-    document.pop("request")
-    texts += [issue.pop("description") for issue in document["issues"] if is_engine_text(issue)]
-    if document["error"]:
-        texts.append(document["error"].pop("message"))
-    if str(document["failure_reason"]).startswith("The failure_reason_expression"):
-        texts.append(document.pop("failure_reason"))
-    return document
-
-
-def is_engine_text(issue: Mapping[str, Any]) -> bool:
-    """Whether the engine wrote an issue's description, rather than the flow, a plug-in or the model."""
-    own = not issue["audit"] or issue["code"] in ENGINE_CODES
-    return own or str(issue["description"]).startswith(f"The audit “{issue['audit']}”")
-
-
-def list_engine_texts(history: History) -> Iterator[str]:
-    for attempt in history:
-        for issue in attempt.issues:
-            if is_engine_text(issue.model_dump(mode="json")):
-                yield issue.description
-
-
-def split_messages(request: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """A request body without the texts of its messages, and these."""
-    body = dict(request)
-    if "input" in body:
-        texts = [str(body.pop("instructions", "")), str(body.pop("input"))]
-        return body, texts
-    texts = [str(message["content"]) for message in body["messages"]]
-    return {**body, "messages": [message["role"] for message in body["messages"]]}, texts
-
-
-def replace_all(text: str, words: list[str]) -> str:
-    for word in words:
-        if word:
-            text = text.replace(word, "«engine»")
-    return text
-
-
-def one_line(text: str) -> str:
-    return " ".join(text.split())
-
-
-def list_steps(case: Mapping[str, Any]) -> list[dict[str, Any]]:
-    steps = case["spec"]["steps"]
-    return [step for step in steps if isinstance(step, dict)] if isinstance(steps, list) else []
-
-
-def list_paths(problems: Any) -> list[str]:
-    return sorted(problem.path for problem in problems)
-
-
-def list_texts(problems: Any) -> list[str]:
-    return sorted(str(problem) for problem in problems)
-
-
 def dump(value: Any) -> Any:
     return value.model_dump(mode="json") if isinstance(value, BaseModel) else value
 
 
-def render(value: Any) -> str:
-    return json.dumps(value, default=str, ensure_ascii=True, separators=(",", ":"))
-
-
 def digest(value: Any) -> str:
-    return hashlib.sha256(render(value).encode()).hexdigest()[:12]
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# Commands
-
-
-async def observe_safely(case: dict[str, Any]) -> dict[str, Any]:
-    try:
-        return await observe(case)
-    except Exception as error:  # noqa: BLE001  # what the engine raises by mistake is to be compared as well
-        return {"raised": [type(error).__name__], "raised_wording": str(error)}
-
-
-async def record(seed: int, count: int, out: Path) -> None:
-    kinds: Counter[str] = Counter()
-    with out.open("w") as file:
-        for number in range(count):
-            seen = await observe_safely(make_case(seed, number))
-            kinds.update(list_features(seen))
-            line = {"case": number, **{kind: digest(value) for kind, value in sorted(seen.items())}}
-            file.write(f"{json.dumps(line)}\n")
-    for kind, found in sorted(kinds.items()):
-        sys.stdout.write(f"{found:7,} {kind}\n")
-
-
-def list_features(seen: Mapping[str, Any]) -> set[str]:
-    """What a case is an example of, so that it can be seen how wide the net is."""
-    found = {f"kind {kind}" for kind, value in seen.items() if value}
-    for attempt in seen.get("attempts", ()):
-        found.add(f"outcome {attempt['outcome']}")
-        found.update(f"code {issue['code']}" for issue in attempt["issues"] if not issue["audit"])
-        found.update(f"code {issue['code']}" for issue in attempt["issues"] if issue["code"] in ENGINE_CODES)
-        found.update(f"severity {issue['severity']}" for issue in attempt["issues"])
-        found.update({f"error {attempt['error']['code']}"} if attempt["error"] else ())
-    for action in seen.get("actions", ()):
-        found.add(f"action {' '.join(str(part) for part in action[:2] if isinstance(part, str))}")
-    found.update(f"end {end[0]}" for end in seen.get("ends", ()))
-    return found
-
-
-def compare(old: Path, new: Path) -> int:
-    before, after = ({line["case"]: line for line in map(json.loads, path.open())} for path in (old, new))
-    different: dict[str, list[int]] = {}
-    for number in sorted(before.keys() | after.keys()):
-        one, other = before.get(number, {}), after.get(number, {})
-        for kind in sorted(one.keys() | other.keys()):
-            if one.get(kind) != other.get(kind):
-                different.setdefault(kind, []).append(number)
-    for kind in sorted(different, key=lambda kind: (WORDING in kind, kind)):
-        numbers = different[kind]
-        sys.stdout.write(f"{kind}: {len(numbers):,} cases differ: {', '.join(map(str, numbers[:12]))}\n")
-    substance = [kind for kind in different if WORDING not in kind]
-    sys.stdout.write(f"{len(before):,} and {len(after):,} cases; kinds that differ in substance: {len(substance)}\n")
-    return 1 if substance else 0
-
-
-async def show(seed: int, number: int, kind: str | None) -> None:
-    case = make_case(seed, number)
-    text = {"case": case, **await observe_safely(make_case(seed, number))}
-    chosen = {kind: text.get(kind)} if kind else text
-    written = json.dumps(chosen, default=str, indent=1, ensure_ascii=False)
-    sys.stdout.write(re.sub(r"[\ud800-\udfff]", "?", written) + "\n")
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    commands = parser.add_subparsers(dest="command", required=True)
-    recording, comparing, showing = (commands.add_parser(name) for name in ("record", "compare", "show"))
-    recording.add_argument("--count", type=int, default=10_000)
-    recording.add_argument("--out", type=Path, required=True)
-    comparing.add_argument("old", type=Path)
-    comparing.add_argument("new", type=Path)
-    showing.add_argument("--case", type=int, required=True)
-    showing.add_argument("--kind")
-    for command in (recording, showing):
-        command.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args()
-    warnings.simplefilter("ignore")
-    if given.command == "compare":
-        return compare(given.old, given.new)
-    if given.command == "record":
-        asyncio.run(record(given.seed, given.count, given.out))
-    else:
-        asyncio.run(show(given.seed, given.case, given.kind))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return hashlib.sha256(json.dumps(value, default=str).encode()).hexdigest()[:12]

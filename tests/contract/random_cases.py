@@ -1,7 +1,7 @@
 """Random flows with inputs, model replies and mishaps, as plain JSON: the cases of ``engine_net``.
 
 Everything follows from ``random.Random`` and depends on nothing in the repository, so that any two checkouts of it are
-given the same cases. A change in here makes other cases: record both sides again.
+given the same cases.
 """
 
 from __future__ import annotations
