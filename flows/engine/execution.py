@@ -16,20 +16,18 @@ from typing import Any, Protocol
 from flows.engine.call_gate import CallGate, OpenGate, Permit, Throttled
 from flows.engine.clock import Clock, SystemClock
 from flows.engine.errors import ExpressionError, ModelErrorCode
-from flows.engine.evaluation import Evaluator, MissingInputError, prepare_input, step_variables
+from flows.engine.evaluation import MissingInputError, prepare_input, step_variables
 from flows.engine.history import (
     NO_USAGE,
     UNREPORTED_USAGE,
     Attempt,
     AttemptError,
     History,
-    Issue,
     Outcome,
-    Severity,
     TokenUsage,
 )
 from flows.engine.json_values import clean_value
-from flows.engine.judging import clean_output, is_judged_in_python, judge_output
+from flows.engine.judging import Judgement, clean_output, compute_output, is_judged_in_python, judge_output
 from flows.engine.model_calls import send_request
 from flows.engine.planner import Action, Call, Compute, EndReason, EndStatus, Finish, Wait, next_action
 from flows.engine.plugins import Registry
@@ -355,7 +353,10 @@ class Execution:
         if reply.arguments is None:
             raw = clean_value(reply.raw).value
             return self._end(start, outcome=Outcome.INVALID, raw_output=raw, issues=reply.issues, **meta)
-        return await self._judge(ready, course.history, *clean_output(reply.arguments), **meta)
+        output, notes = clean_output(reply.arguments)
+        step, variables = self.spec.step(start.step), step_variables(self.spec, course.history, start.step)
+        judgement = await judge_output(step, output, variables, self.registry, ready.budget)
+        return self._end_judged(start, replace(judgement, issues=(*notes, *judgement.issues)), **meta)
 
     async def _call(self, ready: _Ready, course: _Course) -> ToolReply | AttemptError:
         """Make the call of an attempt, and give the permit back whatever becomes of it."""
@@ -410,39 +411,19 @@ class Execution:
         return replace(answer, usage=usage, model=answer.model and provider.qualify(answer.model))
 
     async def _compute(self, ready: _Ready, history: History) -> Attempt:
-        start = ready.start
-        compute = self.spec.step(start.step).compute or ""
-        variables = {**step_variables(self.spec, history, start.step), "previous": start.input}
-        evaluator = Evaluator(variables, self.registry, ready.budget)
-        try:
-            output, notes = clean_output(await evaluator.evaluate("compute", compute))
-        except (ExpressionError, ValueError) as error:
-            sentence = f"The step could not be computed: {error}"
-            issue = Issue(code="compute_error", severity=Severity.CRITICAL, description=sentence)
-            return self._end(start, outcome=Outcome.INVALID, issues=(issue,), plugins=evaluator.plugins)
-        return await self._judge(ready, history, output, notes, plugins=evaluator.plugins)
+        start, step = ready.start, self.spec.step(ready.start.step)
+        variables = step_variables(self.spec, history, start.step)
+        return self._end_judged(start, await compute_output(step, start.input, variables, self.registry, ready.budget))
 
-    async def _judge(
-        self,
-        ready: _Ready,
-        history: History,
-        output: dict[str, Any],
-        notes: tuple[Issue, ...],
-        *,
-        plugins: Mapping[str, str] = MappingProxyType({}),
-        **meta: Any,
-    ) -> Attempt:
-        step = ready.start.step
-        variables = step_variables(self.spec, history, step)
-        judgement = await judge_output(self.spec.step(step), output, variables, self.registry, ready.budget)
+    def _end_judged(self, start: Start, judgement: Judgement, **meta: Any) -> Attempt:
         return self._end(
-            ready.start,
+            start,
             outcome=judgement.outcome,
             output=judgement.output,
             raw_output=judgement.raw_output,
-            issues=(*notes, *judgement.issues),
+            issues=judgement.issues,
             failure_reason=judgement.failure_reason,
-            plugins={**plugins, **judgement.plugins},
+            plugins=judgement.plugins,
             **meta,
         )
 

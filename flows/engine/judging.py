@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -104,6 +104,25 @@ async def judge_output(
     plugins.update(evaluator.plugins)
     outcome = Outcome.PASSED if passed else Outcome.FAILED
     return Judgement(outcome, sanitized, raw_output, (*notes, *issues), reason, plugins)
+
+
+async def compute_output(
+    step: StepSpec,
+    input: Any,
+    variables: Mapping[str, Any],
+    registry: Registry,
+    budget: TimeBudget | None = None,
+) -> Judgement:
+    """Compute the output of a local ``step`` from its ``input`` and ``variables``, and judge it."""
+    evaluator = Evaluator({**variables, "previous": input}, registry, budget)
+    try:
+        output, notes = clean_output(await evaluator.evaluate("compute", step.compute or ""))
+    except (ExpressionError, ValueError) as error:
+        issue = _critical("compute_error", f"The step could not be computed: {error}")
+        return Judgement(Outcome.INVALID, None, None, (issue,), plugins=evaluator.plugins)
+    judgement = await judge_output(step, output, variables, registry, budget)
+    plugins = {**evaluator.plugins, **judgement.plugins}
+    return replace(judgement, issues=(*notes, *judgement.issues), plugins=plugins)
 
 
 def clean_output(found: Any) -> tuple[dict[str, Any], tuple[Issue, ...]]:

@@ -65,8 +65,12 @@ class OutputType(_Entry):
         return self.thing  # type: ignore[return-value]  # what registers one checks it
 
 
+@dataclass(frozen=True)
 class PythonFunction(_Entry):
     """A registered function or audit. It is called with those of the variables on offer that it names."""
+
+    is_pure: bool = True
+    """Whether it says the same of the same output whenever it is asked."""
 
     @property
     def function(self) -> Callable[..., Any]:
@@ -142,10 +146,13 @@ class Registry:
         _check_name(name, "output_type")
         return partial(_add, self.output_types, OutputType, name)
 
-    def audit(self, name: str) -> Callable[[_Thing], _Thing]:
-        """Register the decorated function as an audit: it names the variables that it wants and gives issues."""
+    def audit(self, name: str, *, pure: bool = True) -> Callable[[_Thing], _Thing]:
+        """Register the decorated function as an audit: it names the variables that it wants and gives issues.
+
+        One that is not ``pure``, since it asks a service or reads the clock, is not called again for past outputs.
+        """
         _check_name(name, "audit")
-        return partial(_add, self.audits, PythonFunction, name)
+        return partial(_add, self.audits, partial(PythonFunction, is_pure=pure), name)
 
     def function(self, name: str) -> Callable[[_Thing], _Thing]:
         """Register the decorated function for use in place of an expression."""
@@ -181,10 +188,12 @@ def _check_name(name: Any, decorator: str) -> None:
         )
 
 
-def _add(entries: dict[str, Any], kind: type[OutputType | PythonFunction], name: str, thing: _Thing) -> _Thing:
+def _add(
+    entries: dict[str, Any], kind: Callable[[str, Any], OutputType | PythonFunction], name: str, thing: _Thing
+) -> _Thing:
     if kind is OutputType and not _is_model(thing):
         raise PluginError(f"The output type “{name}” must be a class derived from pydantic's BaseModel.")
-    if kind is PythonFunction:
+    if kind is not OutputType:
         inspect.signature(thing)  # raises where there is none to call it by
     entry, known = kind(name, thing), entries.get(name)
     # Importing a module a second time under its own name is no clash.
