@@ -20,6 +20,8 @@ from flows.engine.errors import ModelErrorCode
 
 MAX_CODE_LENGTH = 200
 """Characters."""
+CLEANED_OUTPUT = "cleaned_output"
+"""The code of a note that something was replaced in an output that can't be stored."""
 
 
 class Severity(StrEnum):
@@ -82,6 +84,22 @@ class Issue(BaseModel):
 def filter_issues(issues: Iterable[Issue], minimum: Severity) -> tuple[Issue, ...]:
     """The issues whose severity is ``minimum`` or above, in their order."""
     return tuple(issue for issue in issues if issue.severity >= minimum)
+
+
+def subtract_issues(issues: Iterable[Issue], others: Iterable[Issue]) -> list[Issue]:
+    """The ``issues`` without those that ``others`` have as well: by audit, code, path and severity.
+
+    Notes of what was replaced before anything was judged are left out.
+    """
+    left = Counter((*issue.fingerprint, issue.severity) for issue in others)
+    found = []
+    for issue in issues:
+        key = (*issue.fingerprint, issue.severity)
+        if left[key]:
+            left[key] -= 1
+        elif issue.code != CLEANED_OUTPUT or issue.audit:
+            found.append(issue)
+    return found
 
 
 def count_by_severity(issues: Iterable[Issue]) -> dict[Severity, int]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -12,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from flows.engine.errors import ExpressionError, ExpressionTimeout
 from flows.engine.evaluation import Evaluator
 from flows.engine.expression_paths import parse_output_path
-from flows.engine.history import Issue, Outcome, Severity
+from flows.engine.history import CLEANED_OUTPUT, Issue, Outcome, Severity
 from flows.engine.json_values import clean_value, describe_type, dump_json, format_pointer
 from flows.engine.message_template import parse_template
 from flows.engine.plugin_calls import copy_value
@@ -34,6 +35,8 @@ class Judgement:
     issues: tuple[Issue, ...]
     failure_reason: str | None = None
     plugins: dict[str, str] = field(default_factory=dict)
+    found: Mapping[str, Sequence[Issue]] = field(default_factory=dict)
+    """The issues that each of the step's audits raised, by its name."""
 
 
 def is_judged_in_python(step: StepSpec, registry: Registry) -> bool:
@@ -53,11 +56,13 @@ async def judge_output(
     variables: Mapping[str, Any],
     registry: Registry,
     budget: TimeBudget | None = None,
+    *,
+    known: Mapping[str, Sequence[Issue]] = MappingProxyType({}),
 ) -> Judgement:
     """Decide about an output of ``step``, given the ``variables`` that its step has (``step_variables``).
 
-    ``arguments`` are clean JSON; ``budget`` says how long plug-ins may take. Never raises for what a model, a rule or
-    a plug-in did: that becomes issues.
+    ``arguments`` are clean JSON; ``budget`` says how long plug-ins may take. Audits whose issues are ``known``, by
+    name, are not asked. Never raises for what a model, a rule or a plug-in did: that becomes issues.
     """
     plugins: dict[str, str] = {}
     sanitized = arguments
@@ -82,8 +87,8 @@ async def judge_output(
         issues = schema.validate_output(sanitized)
     if step.output_type is not None and not issues:
         typed, issues = _build_registered_type(step.output_type, sanitized, registry)
-        if known := registry.find_type(step.output_type):
-            plugins[step.output_type] = known.fingerprint
+        if registered := registry.find_type(step.output_type):
+            plugins[step.output_type] = registered.fingerprint
 
     evaluator = Evaluator({**variables, "output": sanitized}, registry, budget)
     if issues:
@@ -91,11 +96,14 @@ async def judge_output(
         plugins.update(evaluator.plugins)
         return Judgement(Outcome.INVALID, sanitized, raw_output, (*notes, *issues), reason, plugins)
 
-    found = []
+    found: list[tuple[AuditSpec, Sequence[Issue]]] = []
+    for audit in step.audits:
+        raised = known.get(audit.name)
+        found.append((audit, await run_audit(audit, evaluator, typed) if raised is None else raised))
+    by_name = {audit.name: raised for audit, raised in found}
     if typed is not None and callable(getattr(typed, "audit", None)):
         audit = build_type_audit(step.output_type or "")
-        found.append((audit, await run_type_audit(audit, evaluator, typed)))
-    found += [(audit, await run_audit(audit, evaluator, typed)) for audit in step.audits]
+        found.insert(0, (audit, await run_type_audit(audit, evaluator, typed)))
     issues = tuple(issue for _, raised in found for issue in raised)
     passed = all(audit.is_passed_with(raised) for audit, raised in found)
     if step.pass_expression is not None:
@@ -103,7 +111,7 @@ async def judge_output(
     reason = None if passed else await _explain_failure(step, issues, evaluator)
     plugins.update(evaluator.plugins)
     outcome = Outcome.PASSED if passed else Outcome.FAILED
-    return Judgement(outcome, sanitized, raw_output, (*notes, *issues), reason, plugins)
+    return Judgement(outcome, sanitized, raw_output, (*notes, *issues), reason, plugins, by_name)
 
 
 async def compute_output(
@@ -135,7 +143,7 @@ def clean_output(found: Any) -> tuple[dict[str, Any], tuple[Issue, ...]]:
     if not isinstance(cleaned.value, dict):
         raise ExpressionError(f"it gave {describe_type(cleaned.value)}; a map is needed.")
     notes = tuple(
-        Issue(code="cleaned_output", severity=Severity.LOW, description=f"{note} It was replaced.")
+        Issue(code=CLEANED_OUTPUT, severity=Severity.LOW, description=f"{note} It was replaced.")
         for note in cleaned.notes
     )
     return cleaned.value, notes

@@ -15,7 +15,17 @@ from django.db.models import Q
 from django.db.models.functions import Length
 
 from flows.engine.evaluation import step_variables
-from flows.engine.history import COUNTED, UNDECIDED, Attempt, History, Issue, Outcome, initial_attempt
+from flows.engine.history import (
+    CLEANED_OUTPUT,
+    COUNTED,
+    UNDECIDED,
+    Attempt,
+    History,
+    Issue,
+    Outcome,
+    initial_attempt,
+    subtract_issues,
+)
 from flows.engine.json_values import dump_json
 from flows.engine.judging import Judgement, build_type_audit, is_judged_in_python, judge_output
 from flows.engine.judging_process import Case, JudgedCases, judge_in_process
@@ -36,8 +46,6 @@ MAX_LENGTH = 500_000
 """Characters of an output that is judged again."""
 REMOVED, REDACTED, TOO_LARGE = "removed", "redacted", "too_large"
 """Why an attempt can't be judged again."""
-
-_CLEANED = "cleaned_output"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +78,12 @@ class Verdict:
     @property
     def appeared(self) -> list[Issue]:
         """The issues that it has only now."""
-        return _subtract(self.now.issues, self.past.issues)
+        return subtract_issues(self.now.issues, self.past.issues)
 
     @property
     def gone(self) -> list[Issue]:
         """The issues that it had only then."""
-        return _subtract(self.past.issues, self.now.issues)
+        return subtract_issues(self.past.issues, self.now.issues)
 
     def list_blocking(self, step: StepSpec) -> list[Issue]:
         """The issues because of which the output would not pass now; empty if it would."""
@@ -155,24 +163,8 @@ def _hold_against_type(model: Any, judgement: Judgement) -> Judgement:
     _, issues = build_type(model, judgement.output)
     if not issues:
         return judgement
-    notes = [issue for issue in judgement.issues if issue.code == _CLEANED and not issue.audit]
+    notes = [issue for issue in judgement.issues if issue.code == CLEANED_OUTPUT and not issue.audit]
     return replace(judgement, outcome=Outcome.INVALID, issues=(*notes, *issues))
-
-
-def _subtract(issues: Iterable[Issue], others: Iterable[Issue]) -> list[Issue]:
-    """The ``issues`` without those that ``others`` have as well: by audit, code, path and severity.
-
-    Notes of what was replaced before anything was judged are left out.
-    """
-    left = Counter((*issue.fingerprint, issue.severity) for issue in others)
-    found = []
-    for issue in issues:
-        key = (*issue.fingerprint, issue.severity)
-        if left[key]:
-            left[key] -= 1
-        elif issue.code != _CLEANED or issue.audit:
-            found.append(issue)
-    return found
 
 
 # ---------------------------------------------------------------------------------------------------------------
