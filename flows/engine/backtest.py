@@ -301,8 +301,7 @@ def _is_note(issue: Issue) -> bool:
 
 
 def _verdict(attempt: Attempt) -> Any:
-    reason = attempt.failure_reason or None
-    return attempt.outcome, attempt.output, attempt.raw_output, attempt.issues, reason
+    return attempt.outcome, attempt.output, attempt.issues, attempt.failure_reason or None
 
 
 def _skip_wait(action: Action) -> Call | Compute | Finish:
@@ -316,6 +315,10 @@ def _end_without_answer(kind: BacktestKind, reason: BacktestReason, step: int = 
 
 # ---------------------------------------------------------------------------------------------------------------
 # The run as it would have been
+
+
+_RANKS = {EndStatus.ERRORED: 0, EndStatus.FAILED: 1, None: 2, EndStatus.SUCCEEDED: 3}
+"""How well runs end. One that is cancelled may still have passed, so that any other end but that is worse."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -504,10 +507,9 @@ class _Walk:
             return
         saved = stored[len(walked) :]
         self.saved += saved
-        had_passed, passes = _has_passed(stored), _has_passed(walked)
-        if had_passed and not passes:
+        if _has_passed(stored) and not _has_passed(walked):
             self._refuse()
-        elif saved or (passes and not had_passed):
+        elif saved:
             self.is_sooner = True
         self.has_changed = self.has_changed or bool(saved)
 
@@ -517,10 +519,14 @@ class _Walk:
 
     def _end(self, finish: Finish) -> RunBacktest:
         own = self.past.end.status if isinstance(self.past.end, Finish) else None
-        if finish.status is not EndStatus.SUCCEEDED and own in (EndStatus.SUCCEEDED, None):
+        before, after = _RANKS[own], _RANKS[finish.status]
+        if after < before:
             self._refuse()
-        elif finish.status is EndStatus.SUCCEEDED and own is not EndStatus.SUCCEEDED:
-            self.is_sooner = True
+        elif not self.is_refused:
+            # Nothing comes behind the end of a run, so that for once later steps count, too.
+            rest = [attempt for attempt in self.past.history if attempt.step > self.place[0]]
+            self.saved += rest
+            self.is_sooner = self.is_sooner or bool(rest) or after > before
         return self._build(None, None, ends=finish.status)
 
     def _stop(self, stop: _Stop, action: Call | Compute) -> RunBacktest:

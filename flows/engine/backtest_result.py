@@ -21,8 +21,8 @@ class BacktestKind(StrEnum):
 
     SAME = "same"
     SOONER = "sooner"
-    """A step ends at an earlier attempt than it did, or gets over an attempt that it failed at. What follows the step
-    may not be known: then ``ends`` is None."""
+    """A step ends at an earlier attempt than it did, or the run ends better. What follows that step may not be known:
+    then ``ends`` is None."""
     REFUSED = "refused"
     """A step that passed fails, the run ends worse, or the step needs at least one more call."""
     BEYOND = "beyond"
@@ -87,7 +87,8 @@ class RunBacktest:
     sentence: str = ""
     """Why history can't say more."""
     attempts_saved: int = 0
-    """Attempts that a step which ends sooner would not have made; nothing of later steps is counted."""
+    """Attempts that a step which ends sooner would not have made. Nothing of later steps is counted, unless the run
+    itself would have ended before them."""
     saved: TokenUsage = NO_USAGE
     """What those attempts used; ``unpriced`` of them at an unknown price."""
     further_calls: int = 0

@@ -1,0 +1,320 @@
+"""What a candidate would have decided over stored runs: one planted case for each kind and each setting."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from flows.engine import (
+    Attempt,
+    AuditSpec,
+    BacktestKind,
+    BacktestReason,
+    BacktestResult,
+    EndStatus,
+    FlowSpec,
+    History,
+    Outcome,
+    RunBacktest,
+    Severity,
+    TokenUsage,
+    backtest_run,
+    backtest_sync,
+    find_untestable,
+    leave_one_out,
+)
+from flows.engine.plugins import Registry
+from flows.engine.redaction import Redactor
+from flows.engine.spec import FailAt, StepSpec
+from tests.engine.builders import TEXT_SCHEMA, closed, make_error, make_flow, make_history, make_step
+from tests.engine.executions import LENGTH, LONG, SHORT, execute, simulate
+
+TEA = AuditSpec(name="Tea", rule="output.text.contains('Tea')", severity=Severity.HIGH)
+"""Passes on both; ``NO_TEA`` and ``COFFEE`` on neither, the second of them only warning."""
+COFFEE = AuditSpec(name="Coffee", rule="output.text.contains('Coffee')", severity=Severity.LOW, fail_at=FailAt.NEVER)
+NO_TEA = AuditSpec(name="No tea", rule="!output.text.contains('Tea')")
+
+
+def change(flow: FlowSpec, index: int = 1, **fields: Any) -> FlowSpec:
+    """The flow with other fields in one step."""
+    steps = list(flow.steps)
+    steps[index - 1] = steps[index - 1].model_copy(update=fields)
+    return flow.model_copy(update={"steps": tuple(steps)})
+
+
+def run(flow: FlowSpec, registry: Registry | None = None, **replies: list[Any]) -> History:
+    """The history of a run on the simulated model, each model attempt of which used 10 tokens for a cent."""
+    app = simulate(**replies)
+    end = asyncio.run(execute(flow, app, registry=registry or Registry()))
+    usage = TokenUsage(prompt=6, completion=4, total=10, cost=Decimal("0.01"))
+    priced = [one if one.model is None else one.model_copy(update={"usage": usage}) for one in end.history]
+    return History.from_attempts(priced, run_id=end.history.run_id)
+
+
+def ask(flow: FlowSpec, candidate: FlowSpec, history: History, **options: Any) -> RunBacktest:
+    options.setdefault("registry", Registry())
+    return asyncio.run(backtest_run(flow, candidate, history, **options))
+
+
+def make_audited(*audits: AuditSpec, number: int = 1, **fields: Any) -> StepSpec:
+    return make_step(number, audits=audits, **fields)
+
+
+ONE = make_flow(make_audited(LENGTH, COFFEE))
+"""One step that passes on ``LONG``, always with a low issue."""
+
+
+class TestKinds:
+    def test_the_same_definition_decides_the_same(self) -> None:
+        history = run(ONE, tool_1=[SHORT, LONG])
+        found = ask(ONE, ONE, history)
+        assert (found.kind, found.ended, found.ends) == (BacktestKind.SAME, EndStatus.SUCCEEDED, EndStatus.SUCCEEDED)
+        assert not (found.gone or found.new or found.attempts_saved or found.is_hypothetical)
+        assert [(one.audit, one.fired_before, one.fired_after) for one in found.audits] == [
+            ("Coffee", 2, 2),
+            ("Length", 1, 1),
+        ]
+
+    def test_an_audit_less_ends_the_step_sooner_and_saves_just_its_retries(self) -> None:
+        history = run(ONE, tool_1=[SHORT, SHORT, LONG])
+        found = ask(ONE, change(ONE, audits=(COFFEE,)), history)
+        assert (found.kind, found.step, found.attempt) == (BacktestKind.SOONER, 1, 1)
+        assert (found.attempts_saved, found.saved.total, found.saved.cost) == (2, 20, Decimal("0.02"))
+        assert [(one.step, one.attempt, one.issue.audit) for one in found.gone] == [(1, 1, "Length")]
+
+    def test_saved_attempts_without_a_price_are_counted(self) -> None:
+        history = run(ONE, tool_1=[SHORT, LONG])
+        unpriced = TokenUsage(prompt=6, completion=4, total=10, unpriced=1)
+        last = history.attempts(1)[1].model_copy(update={"usage": unpriced})
+        found = ask(
+            ONE, change(ONE, audits=()), History(history.run_id, (history.steps[0], (history.steps[1][0], last)))
+        )
+        assert (found.saved.cost, found.saved.unpriced) == (None, 1)
+
+    def test_a_new_audit_refuses_and_the_next_call_is_a_lower_bound(self) -> None:
+        history = run(ONE, tool_1=[SHORT, LONG])
+        found = ask(ONE, change(ONE, audits=(*ONE.steps[0].audits, NO_TEA)), history)
+        assert (found.kind, found.blocking, found.ends) == (BacktestKind.REFUSED, (1, 2), None)
+        assert (found.further_calls, found.further.cost) == (1, Decimal("0.01"))
+        assert [(one.attempt, one.issue.audit) for one in found.new] == [(1, "No tea"), (2, "No tea")]
+        assert found.is_hypothetical  # attempt 2 was not told of the new issue
+
+    def test_what_ends_failed_is_refused_without_a_further_call(self) -> None:
+        history = run(ONE, tool_1=[SHORT, LONG])
+        found = ask(ONE, change(ONE, max_retries=0), history)
+        assert (found.kind, found.ends, found.blocking) == (BacktestKind.REFUSED, EndStatus.FAILED, (1, 1))
+        assert (found.further_calls, found.attempts_saved) == (0, 1)
+
+    def test_fewer_tries_of_a_run_that_failed_anyway_end_it_sooner(self) -> None:
+        history = run(ONE, tool_1=[SHORT])
+        found = ask(ONE, change(ONE, max_retries=1), history)
+        assert (found.kind, found.attempts_saved, found.ends) == (BacktestKind.SOONER, 2, EndStatus.FAILED)
+
+    def test_more_tries_of_a_run_that_failed_are_further_calls(self) -> None:
+        found = ask(ONE, change(ONE, max_retries=9), run(ONE, tool_1=[SHORT]))
+        assert (found.kind, found.further_calls, found.ended) == (BacktestKind.REFUSED, 1, EndStatus.FAILED)
+
+    def test_a_step_that_the_run_did_not_reach_is_beyond(self) -> None:
+        flow = make_flow(make_audited(LENGTH, max_retries=0), make_step(2))
+        found = ask(flow, change(flow, audits=()), run(flow, tool_1=[SHORT]))
+        assert (found.kind, found.reason) == (BacktestKind.BEYOND, BacktestReason.NOT_REACHED)
+
+    def test_passing_where_the_run_failed_counts_though_nothing_is_saved(self) -> None:
+        own = change(ONE, max_retries=0)
+        found = ask(own, change(own, audits=()), run(own, tool_1=[SHORT]))
+        assert (found.kind, found.attempts_saved, found.ends) == (BacktestKind.SOONER, 0, EndStatus.SUCCEEDED)
+
+    def test_outputs_that_were_removed(self) -> None:
+        history = run(ONE, tool_1=[LONG])
+        emptied = History.from_attempts(
+            [one.model_copy(update={"output": None} if one.step else {}) for one in history], run_id="run-1"
+        )
+        for found in (ask(ONE, ONE, emptied), ask(ONE, ONE, history, is_removed=True)):
+            assert (found.kind, found.reason) == (BacktestKind.REMOVED, BacktestReason.OUTPUTS_REMOVED)
+
+
+class TestWhatFollows:
+    FLOW = make_flow(make_audited(LENGTH), make_audited(TEA, number=2))
+
+    def test_another_output_of_an_earlier_step_is_another_input(self) -> None:
+        found = ask(self.FLOW, change(self.FLOW, audits=()), run(self.FLOW, tool_1=[SHORT, LONG], tool_2=[LONG]))
+        assert (found.kind, found.reason) == (BacktestKind.SOONER, BacktestReason.INPUT_DIFFERS)
+        assert (found.attempts_saved, found.ends) == (1, None)
+
+    def test_an_input_that_does_not_depend_on_it_lets_the_walk_go_on(self) -> None:
+        flow = change(self.FLOW, 2, input_expression="{'topic': input.topic}")
+        found = ask(flow, change(flow, audits=()), run(flow, tool_1=[SHORT, LONG], tool_2=[LONG]))
+        assert (found.kind, found.reason, found.ends) == (BacktestKind.SOONER, None, EndStatus.SUCCEEDED)
+
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"system_message": "Not like {steps[1].output.text}", "input_expression": "{'topic': 1}"},
+            {"include_results": (1,), "issue_severity_filter": "low", "input_expression": "{'topic': 1}"},
+        ],
+    )
+    def test_what_a_prompt_shows_of_an_earlier_step_is_input_too(self, fields: dict[str, Any]) -> None:
+        flow = change(self.FLOW, 2, **fields)
+        found = ask(flow, change(flow, audits=()), run(flow, tool_1=[SHORT, LONG], tool_2=[LONG]))
+        assert found.reason is BacktestReason.INPUT_DIFFERS
+
+    def test_a_local_step_is_computed_again(self) -> None:
+        local = make_step(2, compute="{'text': previous.text + '!'}", audits=(LENGTH,), max_retries=0)
+        flow = make_flow(make_audited(TEA), local)
+        history = run(flow, tool_1=[LONG])
+        assert ask(flow, flow, history).kind is BacktestKind.SAME
+        found = ask(flow, change(flow, 2, compute="{'text': ''}"), history)
+        assert (found.kind, found.blocking, found.ends) == (BacktestKind.REFUSED, (2, 1), EndStatus.FAILED)
+
+    def test_a_step_that_may_fail_goes_on_with_what_it_has(self) -> None:
+        flow = change(self.FLOW, max_retries=1, stop_on_failure=False)
+        history = run(flow, tool_1=[SHORT], tool_2=[LONG])
+        assert ask(flow, flow, history).ends is EndStatus.FAILED
+        found = ask(flow, change(flow, stop_on_failure=True), history)
+        assert (found.kind, found.attempts_saved, found.ends) == (BacktestKind.SOONER, 1, EndStatus.FAILED)
+
+    def test_a_renamed_step_is_found_and_a_new_one_was_never_asked(self) -> None:
+        history = run(self.FLOW, tool_1=[SHORT, LONG], tool_2=[LONG])
+        assert ask(self.FLOW, change(self.FLOW, 2, name="Other"), history).kind is BacktestKind.SAME
+        first, second = self.FLOW.steps
+        longer = self.FLOW.model_copy(update={"steps": (first, make_step(3), second)})
+        found = ask(self.FLOW, longer, history)
+        assert (found.kind, found.reason) == (BacktestKind.BEYOND, BacktestReason.NEW_STEP)
+        removed = ask(self.FLOW, self.FLOW.model_copy(update={"steps": (second,)}), history)
+        assert removed.reason is BacktestReason.INPUT_DIFFERS
+
+    def test_a_run_that_was_cancelled_stays_where_it_was(self) -> None:
+        history = History.from_attempts(list(run(self.FLOW, tool_1=[LONG], tool_2=[LONG]))[:2], run_id="run-1")
+        found = ask(self.FLOW, change(self.FLOW, 2, audits=()), history)
+        assert (found.kind, found.ended, found.ends) == (BacktestKind.SAME, None, None)
+
+
+class TestSettings:
+    def candidates(self) -> Iterator[tuple[dict[str, Any], BacktestKind]]:
+        warning = LENGTH.model_copy(update={"fail_at": FailAt.NEVER})
+        stricter = COFFEE.model_copy(update={"severity": "critical", "fail_at": None})
+        yield {"audits": (warning, COFFEE)}, BacktestKind.SOONER
+        yield {"audits": (LENGTH, stricter)}, BacktestKind.REFUSED
+        yield {"pass_expression": "size(issues) < 3"}, BacktestKind.SOONER
+        yield {"pass_expression": "size(issues) == 0"}, BacktestKind.REFUSED
+        yield {"output_sanitizer": "{'text': value.text + ' and more'}"}, BacktestKind.SOONER
+        yield {"output_schema": closed(text={"type": "string", "maxLength": 9})}, BacktestKind.REFUSED
+        yield {"failure_reason_expression": "'So.'"}, BacktestKind.SAME
+        yield {"model": "gpt-4o-mini", "system_message": "Other."}, BacktestKind.SAME
+
+    def test_each_can_be_asked(self) -> None:
+        history = run(ONE, tool_1=[SHORT, LONG])
+        for fields, kind in self.candidates():
+            assert ask(ONE, change(ONE, **fields), history).kind is kind, fields
+
+    def test_raw_outputs_are_judged_by_other_sanitizers(self) -> None:
+        flow = change(ONE, output_sanitizer="{'text': value.text + ' and more'}")
+        history = run(flow, tool_1=[SHORT])
+        assert ask(flow, flow, history).kind is BacktestKind.SAME
+        assert ask(flow, change(flow, output_sanitizer=None), history).kind is BacktestKind.REFUSED
+
+    @pytest.mark.parametrize("budget", [{"token_budget": 10}, {"cost_budget": Decimal("0.01")}])
+    def test_a_budget_that_is_used_up(self, budget: dict[str, Any]) -> None:
+        history = run(ONE, tool_1=[SHORT, LONG])
+        found = ask(ONE, ONE.model_copy(update=budget), history)
+        assert (found.kind, found.ends, found.blocking) == (BacktestKind.REFUSED, EndStatus.ERRORED, (1, 1))
+
+    def test_a_shorter_retry_window(self) -> None:
+        history = run(ONE, tool_1=[LONG])
+        lost = Attempt(
+            step=1, number=1, outcome=Outcome.ERRORED, error=make_error(), ended_at=history.attempts(1)[0].ended_at
+        )
+        late = history.attempts(1)[0].model_copy(update={"number": 2})
+        history = make_history(lost, late)
+        assert ask(ONE, ONE, history).kind is BacktestKind.SAME
+        found = ask(ONE, change(ONE, retry_window=0), history)
+        assert (found.kind, found.ends) == (BacktestKind.REFUSED, EndStatus.ERRORED)
+
+    def test_another_message_makes_later_attempts_hypothetical(self) -> None:
+        other = LENGTH.model_copy(update={"message": "'More, please.'"})
+        for replies, expected in ([SHORT, LONG], True), ([LONG], False):
+            found = ask(ONE, change(ONE, audits=(other, COFFEE)), run(ONE, tool_1=replies))
+            assert (found.kind, found.is_hypothetical) == (BacktestKind.SAME, expected)
+
+
+class TestIdentity:
+    def test_what_does_not_come_out_as_stored_is_left_out(self) -> None:
+        other = change(ONE, audits=(NO_TEA,))
+        found = ask(other, ONE, run(ONE, tool_1=[SHORT, LONG]))
+        assert (found.kind, found.reason) == (BacktestKind.NOT_REPRODUCIBLE, BacktestReason.DIFFERS)
+        assert (found.step, found.attempt) == (1, 1)
+
+    def test_plug_ins(self) -> None:
+        then, now, impure = Registry(), Registry(), Registry()
+        then.audit("check")(lambda output: len(output["text"]) > 5)
+        now.audit("check")(lambda output: output["text"] == "")
+        impure.audit("check", pure=False)(then.audits["check"].function)
+        flow = make_flow(make_audited(AuditSpec(name="Check", rule="python:check")))
+        history = run(flow, then, tool_1=[SHORT, LONG])
+        assert ask(flow, flow, history, registry=then).kind is BacktestKind.SAME
+        for registry, reason in (
+            (now, BacktestReason.PLUGIN_CHANGED),
+            (Registry(), BacktestReason.MISSING_PLUGIN),
+            (impure, BacktestReason.IMPURE_PLUGIN),
+        ):
+            assert ask(flow, flow, history, registry=registry).reason is reason
+        found = ask(ONE, flow, run(ONE, tool_1=[LONG]), registry=impure)
+        assert (found.kind, found.reason) == (BacktestKind.NOT_REPRODUCIBLE, BacktestReason.IMPURE_PLUGIN)
+
+    def test_a_rule_that_reads_what_was_redacted(self) -> None:
+        for rule, reason in (("input.topic == 'secret'", BacktestReason.REDACTED), ("output.text != 'x'", None)):
+            flow = make_flow(make_audited(AuditSpec(name="Rule", rule=rule)), redact=("/topic",))
+            end = asyncio.run(execute(flow, simulate(tool_1=[LONG]), make_history(input={"topic": "secret"})))
+            stored = Redactor.of(flow.redact, {"topic": "secret"}).redact_history(end.history)
+            assert ask(flow, flow, stored).reason is reason
+
+    def test_notes_of_what_was_replaced_in_a_reply_stay(self) -> None:
+        history = run(ONE, tool_1=[{"text": "Tea is \0 a drink."}])
+        assert history.attempts(1)[0].issues[0].code == "cleaned_output"
+        assert ask(ONE, ONE, history).kind is BacktestKind.SAME
+
+
+class TestTotals:
+    HISTORIES = (
+        [run(ONE, tool_1=[SHORT, LONG])] * 3 + [run(ONE, tool_1=[LONG])] * 4 + [run(ONE, tool_1=[SHORT, SHORT, LONG])]
+    )
+
+    def test_batches_add_up_to_the_whole(self) -> None:
+        candidate = change(ONE, audits=(COFFEE,))
+        runs = [(ONE, history) for history in self.HISTORIES]
+        whole = backtest_sync(candidate, runs, registry=Registry())
+        parts = [backtest_sync(candidate, part, registry=Registry()) for part in (runs[:3], runs[3:])]
+        assert parts[0] + parts[1] == whole
+        assert BacktestResult.from_document(whole.to_document()) == whole
+        sooner = whole.find(BacktestKind.SOONER)
+        assert (whole.runs, sooner.runs, sooner.attempts_saved, sooner.saved.cost) == (8, 4, 5, Decimal("0.05"))
+        assert [(one.audit, one.fired_before, one.fired_after, one.gone) for one in whole.audits] == [
+            ("Coffee", 8, 8, 0),
+            ("Length", 4, 0, 4),
+        ]
+
+    def test_each_audit_left_out(self) -> None:
+        found = asyncio.run(leave_one_out(ONE, [(ONE, one) for one in self.HISTORIES], registry=Registry()))
+        assert {key: result.find(BacktestKind.SOONER).attempts_saved for key, result in found.items()} == {
+            (1, "Length"): 5,
+            (1, "Coffee"): 0,
+        }
+
+    def test_what_only_a_trial_can_tell(self) -> None:
+        flow = make_flow(make_step(1), make_step(2, model=None), make_step(3, compute="{'text': ''}"))
+        candidate = change(change(flow, 1, system_message="Other.", max_retries=1), 3, input_expression="{'a': 1}")
+        candidate = candidate.model_copy(update={"model": "gpt-4o", "steps": (*candidate.steps, make_step(4))})
+        pointers = [problem.path for problem in find_untestable(flow, candidate)]
+        assert pointers == ["/steps/0/system_message", "/model", "/steps/3"]
+        assert find_untestable(flow, flow) == []
+
+
+def test_a_schema_that_names_other_numbers() -> None:
+    flow = make_flow(make_step(1, output_schema=closed(n={"type": "number"})))
+    history = run(flow, tool_1=[{"n": 2}])
+    assert ask(flow, change(flow, output_schema=closed(n={"type": "integer"})), history).kind is BacktestKind.SAME
+    assert ask(flow, change(flow, output_schema=TEXT_SCHEMA), history).kind is BacktestKind.REFUSED
