@@ -5,6 +5,7 @@ Step 0 has no rows: it is the run's input.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from django.utils.crypto import salted_hmac
@@ -29,6 +30,19 @@ def load_history(run: models.Run, *, input: dict[str, Any] | None = None) -> His
     for row in rows.select_related("step", "usage", "sent").prefetch_related("issues"):
         history = history.append(read_attempt(row))
     return history
+
+
+def load_histories(runs: Collection[models.Run]) -> dict[int, History]:
+    """The histories of runs that have ended, by their numbers, without the requests that were sent. Two queries."""
+    rows = models.Attempt.objects.filter(step__run__in=[run.pk for run in runs]).exclude(outcome="")
+    rows = rows.defer("received", "step__name").select_related("step", "usage").prefetch_related("issues")
+    attempts: dict[int, list[engine.Attempt]] = {run.pk: [] for run in runs}
+    for row in rows.order_by("step__run", "step__index", "number"):
+        attempts[row.step.run_id].append(read_attempt(row, has_request=False))
+    return {
+        run.pk: History.from_attempts((engine.initial_attempt(run.input), *attempts[run.pk]), run_id=make_run_id(run))
+        for run in runs
+    }
 
 
 def load_received_attempt(run: models.Run) -> models.Attempt | None:
@@ -68,8 +82,8 @@ def make_run_id(run: models.Run) -> str:
     return f"{installation}-{run.pk}"
 
 
-def read_attempt(row: models.Attempt) -> engine.Attempt:
-    """The engine's attempt that a row holds."""
+def read_attempt(row: models.Attempt, *, has_request: bool = True) -> engine.Attempt:
+    """The engine's attempt that a row holds; its request is read only where it is wanted."""
     usage = getattr(row, "usage", None)
     return engine.Attempt(
         step=row.step.index,
@@ -80,7 +94,7 @@ def read_attempt(row: models.Attempt) -> engine.Attempt:
         raw_output=row.raw_output,
         issues=tuple(read_issue(issue) for issue in row.issues.all()),
         usage=read_usage(usage) if usage else NO_USAGE,
-        request=row.request,
+        request=row.request if has_request else None,
         model=row.model or None,
         response_id=row.response_id or None,
         finish_reason=row.finish_reason or None,

@@ -17,6 +17,7 @@ KINDS: Mapping[str, str] = {
     "user": "User",
     "group": "Group",
     "apitoken": "API token",
+    "backtest": "Backtest",
     "bulkaction": "Bulk action",
     "webhookdelivery": "Webhook",
     "webhookendpoint": "Webhook endpoint",

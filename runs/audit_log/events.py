@@ -63,6 +63,8 @@ class AuditAction(models.TextChoices):
     BULK_CANCEL = "bulk_cancel", "Cancelled many runs"
     BULK_RUN_AGAIN = "bulk_run_again", "Ran many again"
     BULK_STOPPED = "bulk_stopped", "Stopped a bulk action"
+    BACKTEST_STARTED = "backtest_started", "Started a backtest"
+    BACKTEST_STOPPED = "backtest_stopped", "Stopped a backtest"
     EXPORTED = "exported", "Exported runs"
     DATA_DELETED = "data_deleted", "Deleted runs"
     BACKUP_MADE = "backup_made", "Backed up the database"

@@ -2,6 +2,7 @@
 
 from runs.models.account import ApiToken, ProviderIdentity, TokenScope
 from runs.models.audit_entry import AppendOnlyError, AuditEntry
+from runs.models.backtest import Backtest, BacktestRun
 from runs.models.browser_session import BrowserSession
 from runs.models.bulk_action import BulkAction, BulkKind, WorkState
 from runs.models.facet import FacetKind, RunFacet
@@ -31,6 +32,8 @@ __all__ = [
     "Attempt",
     "AttemptRequest",
     "AuditEntry",
+    "Backtest",
+    "BacktestRun",
     "BrowserSession",
     "BulkAction",
     "BulkKind",

@@ -18,6 +18,7 @@ from runs.audit_log.events import AuditAction, log_audit_event
 from runs.models import (
     Attempt,
     AttemptRequest,
+    BacktestRun,
     DeliveryState,
     EndReason,
     Issue,
@@ -115,6 +116,7 @@ def remove_outputs(run_ids: Sequence[int]) -> None:
         description="", path=None, context={}, suggestions=[], added_fields={}
     )
     AttemptRequest.objects.filter(attempt__in=attempts).delete()
+    BacktestRun.objects.filter(run__in=run_ids).update(gone=[], new=[], sentence="")
     failed = list(attempts.filter(error__isnull=False).only("error"))
     for attempt in failed:
         attempt.error = (attempt.error or {}) | {"message": ""}

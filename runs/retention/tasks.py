@@ -13,14 +13,14 @@ from axes.models import AccessAttempt
 from django.conf import settings
 from django.contrib.sessions.backends.db import SessionStore
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 from django.utils.module_loading import import_string
 from django_q.models import Failure, Schedule, Success
 
-from flows.models import Flow
+from flows.models import Flow, FlowVersion
 from runs.audit_log.actor import TOOLFLOW, acting_as
-from runs.models import ApiToken, BulkAction, DeliveryState, IdempotentRequest, OriginalInput, WebhookDelivery
+from runs.models import ApiToken, Backtest, BulkAction, DeliveryState, IdempotentRequest, OriginalInput, WebhookDelivery
 from runs.retention.policy import build_tasks, effective_policy
 from runs.retention.purging import purge
 
@@ -89,6 +89,11 @@ def find_expired(now: datetime) -> dict[str, QuerySet[Any]]:
         "webhook deliveries": ended.filter(ended_at__lt=ago(days=30)),
         "answers kept for Idempotency-Keys": IdempotentRequest.objects.filter(created_at__lt=ago(days=1)),
         "bulk actions": BulkAction.objects.filter(ended_at__lt=ago(days=90)),
+        # What was predicted of a version stays with it.
+        "backtests": Backtest.objects.filter(
+            ~Exists(FlowVersion.objects.filter(flow=OuterRef("flow"), digest=OuterRef("digest"))),
+            ended_at__lt=ago(days=90),
+        ),
         "expired and revoked API tokens": tokens,
         "expired sign-ins": sessions.get_model_class().objects.filter(expire_date__lt=now),
         # Lock-outs last for a day at most.

@@ -8,6 +8,7 @@ from typing import Any
 from flows.engine.history import Attempt
 from flows.engine.prompt import build_request
 from flows.engine.spec import FlowSpec, StepSpec
+from flows.models import FlowVersion
 from runs import models
 from runs.models import Run, RunStatus, Step
 from runs.stored_history import build_issues, build_usage
@@ -26,11 +27,18 @@ def make_page_flow(
 
 
 def make_stored_run(
-    *attempts: Attempt, spec: FlowSpec | None = None, status: str = RunStatus.SUCCEEDED, **fields: Any
+    *attempts: Attempt,
+    spec: FlowSpec | None = None,
+    version: FlowVersion | None = None,
+    status: str = RunStatus.SUCCEEDED,
+    **fields: Any,
 ) -> Run:
-    """A run of ``status`` with these attempts. Attempts without times last a second each, one after the other."""
+    """A run of ``status`` with these attempts, of ``version`` or a new one with ``spec``.
+
+    Attempts without times last a second each, one after the other.
+    """
     spec = spec or make_page_flow()
-    run = make_run(make_version(spec))
+    run = make_run(version or make_version(spec))
     totals: dict[str, Any] = {"attempt_count": len(attempts)}
     for position, attempt in enumerate(attempts):
         begin = BEGIN + timedelta(seconds=2 * position)

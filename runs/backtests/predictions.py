@@ -1,0 +1,62 @@
+"""What a backtest predicted of a version, beside what came; and what leaving out each of its audits would change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.db.models import Sum
+
+from flows.engine.backtest_result import BacktestKind
+from flows.models import FlowVersion
+from runs.backtests.totals import Totals, describe_totals
+from runs.models import Backtest, DailyRuns, WorkState
+
+MIN_RUNS = 10
+"""Runs of a version before anything is said of what came."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What the newest finished backtest of a definition said, and how it came."""
+
+    backtest: Backtest
+    sentence: str
+    predicted: str
+    """By how much retries would change, such as ``-4.1 %`` with a minus sign; empty where there were none."""
+    since: str
+    """By how much retries per run changed since; empty before ``MIN_RUNS`` runs."""
+    runs: int
+    """Runs of the version that are counted."""
+
+
+def load_prediction(version: FlowVersion) -> Prediction | None:
+    """The prediction of a version, from before it went live; None without a finished backtest. Two queries."""
+    found = Backtest.objects.filter(digest=version.digest, flow=version.flow_id, state=WorkState.DONE)
+    found = found.filter(leaves_out_each=False).exclude(base_version=version.number)
+    backtest = found.defer("document", "run_ids").order_by("-pk").first()
+    if backtest is None:
+        return None
+    totals = Totals.from_document(backtest.totals)
+    judged = totals.result.runs - totals.get(BacktestKind.NOT_REPRODUCIBLE).runs - totals.get(BacktestKind.REMOVED).runs
+    came = DailyRuns.objects.filter(version=version).aggregate(runs=Sum("runs"), retries=Sum("retries"))
+    runs, since = came["runs"] or 0, ""
+    if totals.retries and runs >= MIN_RUNS:
+        since = format_change(came["retries"] / runs / (totals.retries / judged) - 1)
+    predicted = "" if totals.retry_change is None else format_change(totals.retry_change)
+    return Prediction(backtest, describe_totals(totals), predicted, since, runs)
+
+
+def format_change(share: float) -> str:
+    """A change in per cent with its sign: ``+0.5 %``, ``±0 %``."""
+    percent = round(100 * share, 1)
+    if not percent:
+        return "±0 %"
+    sign = "+" if percent > 0 else "\N{MINUS SIGN}"
+    return f"{sign}{abs(percent):g} %"
+
+
+def load_without_each(version: FlowVersion) -> Backtest | None:
+    """The newest backtest that leaves out each audit of a version; one that goes on wins. One query."""
+    rows = Backtest.objects.filter(flow=version.flow_id, version=version.pk, leaves_out_each=True)
+    rows = rows.exclude(state__in=[WorkState.STOPPED, WorkState.FAILED])
+    return rows.defer("document", "run_ids").order_by("-pk").first()

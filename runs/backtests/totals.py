@@ -1,0 +1,201 @@
+"""What a backtest has found so far, and the sentence that says it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Self
+
+from flows.engine.backtest_result import BacktestKind, BacktestResult, KindTotals, RunBacktest
+from flows.engine.history import History
+from runs.formatting import format_cost, format_count, format_plural
+
+UNJUDGED = (BacktestKind.BEYOND, BacktestKind.NOT_REPRODUCIBLE, BacktestKind.REMOVED)
+"""Kinds of runs of which history can't say how they would end."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEffect:
+    """What the issues of one audit do to runs. A run counts for each audit that has a part in what differs."""
+
+    refused: int = 0
+    """Runs that would be refused at an attempt in which it raises new issues."""
+    sooner: int = 0
+    """Runs that would end sooner at an attempt in which its issues are gone."""
+    retries: int = 0
+    """Attempts that these would not have made."""
+    cost: Decimal = Decimal(0)
+    """USD of them, as far as prices are known."""
+
+    def add(self, found: RunBacktest) -> AuditEffect:
+        """With one more run."""
+        if found.kind is BacktestKind.REFUSED:
+            return replace(self, refused=self.refused + 1)
+        return replace(
+            self,
+            sooner=self.sooner + 1,
+            retries=self.retries + found.attempts_saved,
+            cost=self.cost + (found.saved.cost or 0),
+        )
+
+
+Key = tuple[int, str]
+"""An audit: its step, from 1, and its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """The runs that are behind, added up."""
+
+    result: BacktestResult = field(default_factory=BacktestResult)
+    effects: Mapping[Key, AuditEffect] = field(default_factory=dict)
+    without: Mapping[Key, BacktestResult] = field(default_factory=dict)
+    """What leaving out each audit does, where that is asked."""
+    retries: int = 0
+    """Retries that there were in the runs that could be judged."""
+    outputs: int = 0
+    """Outputs of these."""
+    other_issues: int = 0
+    """Runs that end the same with other issues."""
+    first: datetime | None = None
+    last: datetime | None = None
+    """When the oldest and the newest run were created."""
+
+    def count(self, found: Iterable[tuple[RunBacktest, History | None, datetime | None]]) -> Self:
+        """With some more runs: what was found, the history, and when the run was created."""
+        found = list(found)
+        effects = dict(self.effects)
+        retries, outputs, other_issues = self.retries, self.outputs, self.other_issues
+        for run, history, _ in found:
+            if history is not None and run.kind is not BacktestKind.NOT_REPRODUCIBLE:
+                tries = [sum(attempt.counts for attempt in attempts) for attempts in history.steps[1:]]
+                outputs += sum(tries)
+                retries += sum(max(0, count - 1) for count in tries)
+            other_issues += run.kind is BacktestKind.SAME and bool(run.gone or run.new)
+            for key in _list_causes(run):
+                effects[key] = effects.get(key, AuditEffect()).add(run)
+        times = [time for *_, time in found if time is not None]
+        return replace(
+            self,
+            result=self.result + BacktestResult.of(run for run, *_ in found),
+            effects=effects,
+            retries=retries,
+            outputs=outputs,
+            other_issues=other_issues,
+            first=min(filter(None, [self.first, *times]), default=None),
+            last=max(filter(None, [self.last, *times]), default=None),
+        )
+
+    def count_without(self, without: Mapping[Key, BacktestResult]) -> Self:
+        """With what some more runs would be without each audit."""
+        merged = {key: self.without.get(key, BacktestResult()) + result for key, result in without.items()}
+        return replace(self, without={**self.without, **merged})
+
+    def get(self, kind: BacktestKind) -> KindTotals:
+        """What the runs of one kind add up to."""
+        return self.result.find(kind)
+
+    @property
+    def unjudged(self) -> int:
+        """Runs of which history can't say how they would end."""
+        return sum(self.get(kind).runs for kind in UNJUDGED)
+
+    @property
+    def differing(self) -> int:
+        """Runs that have a row of their own."""
+        return self.result.runs - self.get(BacktestKind.SAME).runs - self.get(BacktestKind.REMOVED).runs
+
+    @property
+    def retry_change(self) -> float | None:
+        """By which share retries would change, at least where calls would be added; None without retries."""
+        if not self.retries:
+            return None
+        saved, more = self.get(BacktestKind.SOONER).attempts_saved, self.get(BacktestKind.REFUSED).further_calls
+        return (more - saved) / self.retries
+
+    def to_document(self) -> dict[str, Any]:
+        """The totals as JSON types; ``from_document`` reads them back."""
+        return {
+            "result": self.result.to_document(),
+            "effects": [[*key, {**asdict(effect), "cost": str(effect.cost)}] for key, effect in self.effects.items()],
+            "without": [[*key, result.to_document()] for key, result in self.without.items()],
+            "retries": self.retries,
+            "outputs": self.outputs,
+            "other_issues": self.other_issues,
+            "first": self.first and self.first.isoformat(),
+            "last": self.last and self.last.isoformat(),
+        }
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Self:
+        """Read what ``to_document`` made; an empty document is no run."""
+        if not document:
+            return cls()
+        times: dict[str, Any] = {
+            name: document[name] and datetime.fromisoformat(document[name]) for name in ("first", "last")
+        }
+        effects = {
+            (step, audit): AuditEffect(**{**effect, "cost": Decimal(effect["cost"])})
+            for step, audit, effect in document["effects"]
+        }
+        without = {(step, audit): BacktestResult.from_document(one) for step, audit, one in document["without"]}
+        counts = {name: document[name] for name in ("retries", "outputs", "other_issues")}
+        result = BacktestResult.from_document(document["result"])
+        return cls(result=result, effects=effects, without=without, **counts, **times)
+
+
+def _list_causes(run: RunBacktest) -> set[Key]:
+    """The audits whose issues differ at the attempt at which a run first differs."""
+    if run.kind not in (BacktestKind.REFUSED, BacktestKind.SOONER):
+        return set()
+    issues = run.new if run.kind is BacktestKind.REFUSED else run.gone
+    at = run.blocking if run.kind is BacktestKind.REFUSED and run.blocking else (run.step, run.attempt)
+    return {(one.step, one.issue.audit) for one in issues if (one.step, one.attempt) == at}
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# In words
+
+
+def describe_totals(totals: Totals) -> str:
+    """One sentence, of runs that happened: "Of 1,000 runs 962 end the same, 23 sooner (41 retries, $0.42), …"."""
+    return "".join(text for text, _ in list_pieces(totals))
+
+
+def list_pieces(totals: Totals) -> list[tuple[str, str]]:
+    """The pieces of that sentence, each with the tone of a count, empty for other words."""
+    same, sooner, refused = map(totals.get, (BacktestKind.SAME, BacktestKind.SOONER, BacktestKind.REFUSED))
+    counts = (
+        (same.runs, "same", " ends the same" if same.runs == 1 else " end the same"),
+        (sooner.runs, "passed", f" sooner{describe_saved(sooner)}"),
+        (refused.runs, "failed", f" would be refused{describe_further(refused)}"),
+        (totals.unjudged, "errored", " can’t be judged"),
+    )
+    pieces = [(f"Of {format_plural(totals.result.runs, 'run')} ", "")]
+    for position, (count, tone, words) in enumerate(counts, 1):
+        tone = tone if count else "same"
+        pieces += [(format_count(count), tone), (f"{words}{',' if position < len(counts) else '.'}", "")]
+        pieces += [(" ", "")] * (position < len(counts))
+    return pieces
+
+
+def describe_saved(totals: KindTotals) -> str:
+    """What runs that end sooner would save, in brackets; empty for none."""
+    if not totals.attempts_saved:
+        return ""
+    retries = "1 retry" if totals.attempts_saved == 1 else f"{format_count(totals.attempts_saved)} retries"
+    return f" ({retries}{_format_known_cost(totals.saved.cost, totals.saved.unpriced, ', ')})"
+
+
+def describe_further(totals: KindTotals) -> str:
+    """What refused runs would take at least, in brackets; empty for nothing."""
+    if not totals.further_calls:
+        return ""
+    calls = format_plural(totals.further_calls, "more call")
+    return f" (at least {calls}{_format_known_cost(totals.further.cost, 0, ', about ')})"
+
+
+def _format_known_cost(cost: Decimal | None, unpriced: int, opening: str) -> str:
+    return f"{opening}{format_cost(cost, unpriced)}" if cost else ""

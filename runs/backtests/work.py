@@ -1,0 +1,222 @@
+"""Working on backtests: a task judges batch after batch for some seconds and sends the next task.
+
+What a batch found is stored with the position behind it, so that a backtest goes on there after a crash, and tasks that
+work on one at the same time count nothing twice. Runs are judged outside of transactions: no writer waits for that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import InterfaceError, OperationalError, transaction
+from django.db.models.functions import Now
+from django_q.tasks import async_task
+
+from flows.engine.backtest import PastRun, backtest_run, leave_one_out
+from flows.engine.backtest_result import BacktestKind, BacktestReason, BacktestResult, RunBacktest
+from flows.engine.errors import SpecError
+from flows.engine.history import History
+from flows.engine.plugins import registry
+from flows.engine.result import FoundIssue
+from flows.engine.spec import FlowSpec
+from flows.engine.spec_check import prepare_spec
+from flows.models import FlowVersion
+from flows.providers import build_providers, default_model_settings
+from runs.backtests.totals import Key, Totals
+from runs.models import Backtest, BacktestRun, Run, WorkState
+from runs.stored_history import load_histories
+from runs.submission import find_own_limits
+from runs.worker.run_task import MissingPluginsError, PreparedVersions
+
+logger = logging.getLogger(__name__)
+
+TASK = "runs.backtests.work.work_on"
+TASK_TIMEOUT = 2.0
+"""Seconds of one task: one worker process of a host is left for sweeps, and these tasks share it."""
+BATCH_SIZE = 50
+"""Runs whose histories are in memory at a time."""
+LOST_AFTER = timedelta(seconds=60)
+"""A backtest that no task has worked on for that long has lost its task."""
+MAX_ISSUES = 20
+"""Issues gone, and new ones, that are kept of a run."""
+MAX_DESCRIPTION = 500
+"""Characters of an issue that is kept."""
+
+_UNKEPT = (BacktestKind.SAME, BacktestKind.REMOVED)
+
+
+def work_on(backtest_id: int, timeout: float = TASK_TIMEOUT) -> None:
+    """Work on a backtest for about ``timeout`` seconds, and send a task if something is left to do.
+
+    Errors of the database are raised; ``resume_all`` goes on from the last batch.
+    """
+    deadline = time.monotonic() + timeout
+    try:
+        backtest = Backtest.objects.get(pk=backtest_id)
+        backtest.begin()
+        work = _Work(backtest)
+        while work.do_batch():
+            if time.monotonic() >= deadline:
+                send_task(backtest_id)
+                return
+    except (OperationalError, InterfaceError):
+        raise
+    except Exception as error:
+        # Whatever it is would come again with every try.
+        logger.exception("The backtest %s failed.", backtest_id)
+        is_spec = isinstance(error, SpecError)
+        _fail(backtest_id, f"The definition can’t be run here: {error}" if is_spec else "Internal error; see the log.")
+
+
+def send_task(backtest_id: int) -> None:
+    """Let a worker go on with a backtest once the transaction is committed."""
+    # If the broker is unreachable, the schedule finds the backtest.
+    transaction.on_commit(lambda: async_task(TASK, backtest_id), robust=True)
+
+
+def resume_all() -> int:
+    """Send new tasks for backtests that have lost theirs; return their number. The queue's schedule runs it."""
+    lost = list(Backtest.objects.silent(LOST_AFTER).values_list("pk", flat=True))
+    Backtest.objects.filter(pk__in=lost).update(heartbeat_at=Now())
+    for backtest_id in lost:
+        send_task(backtest_id)
+    return len(lost)
+
+
+@transaction.atomic
+def _fail(backtest_id: int, problem: str) -> None:
+    backtest = Backtest.objects.select_for_update().filter(pk=backtest_id).first()
+    if backtest is not None and backtest.is_unfinished:
+        backtest.end(WorkState.FAILED, problem)
+
+
+class _Work:
+    """One task's work on a backtest: its definition and those of its runs are prepared once."""
+
+    def __init__(self, backtest: Backtest) -> None:
+        """Raises ``SpecError`` if the candidate can't be run here."""
+        providers = build_providers()
+        spec = FlowSpec.from_document(backtest.document)
+        self._candidate = prepare_spec(spec, registry=registry, defaults=default_model_settings(), providers=providers)
+        self._prepared = PreparedVersions(providers)
+        self._versions: dict[int, FlowVersion] = {}
+        self._backtest = backtest
+        self._run_ids: Sequence[int] = backtest.run_ids
+        self._position = backtest.position
+
+    def do_batch(self) -> bool:
+        """Judge the next runs; return whether more are left."""
+        run_ids = self._run_ids[self._position : self._position + BATCH_SIZE]
+        runs = list(Run.objects.filter(pk__in=run_ids))
+        histories = load_histories([run for run in runs if run.outputs_removed_at is None])
+        past: dict[int, PastRun] = {}
+        # Of runs that retention deleted, or whose outputs it removed, nothing is known.
+        found = dict.fromkeys(run_ids, RunBacktest(BacktestKind.REMOVED, reason=BacktestReason.OUTPUTS_REMOVED))
+        for run in runs:
+            if run.pk in histories:
+                spec = self._prepare(run)
+                if isinstance(spec, FlowSpec):
+                    past[run.pk] = spec, histories[run.pk]
+                else:
+                    found[run.pk] = spec
+        by_id = {run.pk: run for run in runs}
+        without: Mapping[Key, BacktestResult] = {}
+        if self._backtest.leaves_out_each:
+            without = asyncio.run(leave_one_out(self._candidate, past.values(), registry=registry))
+            found |= {run_id: RunBacktest(BacktestKind.SAME) for run_id in past}
+        else:
+            found |= asyncio.run(self._judge({run_id: (by_id[run_id], *one) for run_id, one in past.items()}))
+        return self._store(found, histories, {run.pk: run.created_at for run in runs}, without)
+
+    async def _judge(self, past: Mapping[int, tuple[Run, FlowSpec, History]]) -> dict[int, RunBacktest]:
+        found = {}
+        for run_id, (run, spec, history) in past.items():
+            limits = find_own_limits(run, self._versions[run.version_id].flow_spec)
+            candidate = self._candidate.with_limits(**limits)
+            found[run_id] = await backtest_run(spec, candidate, history, registry=registry)
+        return found
+
+    def _prepare(self, run: Run) -> FlowSpec | RunBacktest:
+        """What the run ran under, or what is said of a run whose version can't be prepared here."""
+        try:
+            if run.version_id not in self._versions:
+                self._versions[run.version_id] = run.version
+            return self._prepared.load(run)
+        except MissingPluginsError:
+            reason, sentence = BacktestReason.MISSING_PLUGIN, "Plug-ins of its version are not installed here."
+        except SpecError:
+            reason, sentence = BacktestReason.DIFFERS, "This release can’t run its version."
+        return RunBacktest(BacktestKind.NOT_REPRODUCIBLE, reason=reason, sentence=sentence)
+
+    @transaction.atomic
+    def _store(
+        self,
+        found: Mapping[int, RunBacktest],
+        histories: Mapping[int, History],
+        times: Mapping[int, datetime],
+        without: Mapping[Key, BacktestResult],
+    ) -> bool:
+        """Store what a batch found, unless another task did so meanwhile; return whether more are left."""
+        backtest = Backtest.objects.select_for_update().defer("document", "run_ids").get(pk=self._backtest.pk)
+        if not backtest.is_unfinished:
+            return False
+        if backtest.position == self._position:
+            # Retention deletes none of them meanwhile.
+            differing = [run_id for run_id, run in found.items() if run.kind not in _UNKEPT]
+            kept = Run.objects.filter(pk__in=differing).order_by("pk").select_for_update(no_key=True)
+            rows = [_build_row(backtest, run_id, found[run_id]) for run_id in kept.values_list("pk", flat=True)]
+            BacktestRun.objects.bulk_create(rows)
+            totals = Totals.from_document(backtest.totals).count(
+                (run, histories.get(run_id), times.get(run_id)) for run_id, run in found.items()
+            )
+            totals = totals.count_without(without)
+            backtest.advance(count=len(found), totals=totals.to_document())
+        self._position = backtest.position
+        if self._position < len(self._run_ids):
+            return True
+        backtest.end(WorkState.DONE)
+        return False
+
+
+def _build_row(backtest: Backtest, run_id: int, found: RunBacktest) -> BacktestRun:
+    return BacktestRun(
+        backtest=backtest,
+        run_id=run_id,
+        kind=found.kind.value,
+        reason=found.reason.value if found.reason else "",
+        sentence=found.sentence,
+        step=found.step,
+        attempt=found.attempt,
+        ended=found.ended.value if found.ended else "",
+        ends=found.ends.value if found.ends else "",
+        is_hypothetical=found.is_hypothetical,
+        attempts_saved=found.attempts_saved,
+        tokens_saved=found.saved.total,
+        cost_saved=found.saved.cost,
+        unpriced=found.saved.unpriced,
+        further_calls=found.further_calls,
+        gone=_list_issues(found.gone),
+        new=_list_issues(found.new),
+    )
+
+
+def _list_issues(issues: Sequence[FoundIssue]) -> list[dict[str, Any]]:
+    """The most severe issues as they are kept."""
+    worst = sorted(issues, key=lambda one: -one.issue.severity.weight)[:MAX_ISSUES]
+    return [
+        {
+            "step": one.step,
+            "attempt": one.attempt,
+            "severity": one.issue.severity.value,
+            "audit": one.issue.audit,
+            "code": one.issue.code,
+            "path": one.issue.path,
+            "description": one.issue.description[:MAX_DESCRIPTION],
+        }
+        for one in worst
+    ]

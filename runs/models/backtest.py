@@ -1,0 +1,155 @@
+"""What another definition of a flow would have made of runs that ended: one question, and the runs that differ."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, Self
+
+from django.conf import settings
+from django.db import models
+from django.db.models import F, Q
+from django.db.models.functions import Now
+
+from flows.engine.backtest_result import BacktestKind
+from flows.json_field import OrderedJSONField
+from flows.models import Flow, FlowVersion
+from runs.models.bulk_action import UNFINISHED, WorkState
+from runs.models.run import Run, in_future
+
+
+class BacktestQuerySet(models.QuerySet["Backtest"]):
+    def unfinished(self) -> Self:
+        """Backtests that have something left to do."""
+        return self.filter(state__in=UNFINISHED)
+
+    def silent(self, length: timedelta) -> Self:
+        """Unfinished backtests that no process has worked on for that long."""
+        return self.unfinished().filter(heartbeat_at__lt=in_future(-length))
+
+    def listed(self) -> Self:
+        """Backtests as lists show them: not those that leave out each audit, and without what is large."""
+        return self.filter(leaves_out_each=False).defer("document", "run_ids")
+
+
+class Backtest(models.Model):
+    """Its runs are fixed when it is requested. What a batch found and the position are stored in one transaction."""
+
+    flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="backtests", db_index=False)
+    version = models.ForeignKey(
+        FlowVersion,
+        null=True,
+        blank=True,
+        on_delete=models.CASCADE,
+        related_name="+",
+        help_text="The version that is judged by; none for a draft.",
+    )
+    base_version = models.PositiveIntegerField(
+        null=True, blank=True, help_text="The number of the version that was live when it was requested."
+    )
+    document = OrderedJSONField(help_text="The definition that is judged by.")
+    digest = models.CharField(max_length=64, help_text="Of that definition.")
+    leaves_out_each = models.BooleanField(
+        default=False, help_text="Each audit of the definition is left out in turn; only its audits have figures."
+    )
+    run_ids = models.JSONField(default=list, blank=True, help_text="Its runs, the newest first.")
+    run_count = models.PositiveIntegerField(default=0, help_text="How many these are.")
+    query = models.TextField(blank=True, default="", help_text="The filters of the list, as in its address.")
+    limit = models.PositiveIntegerField(help_text="How many runs it may judge.")
+    asked_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+
+    state = models.CharField(max_length=7, choices=WorkState, default=WorkState.WAITING)
+    problem = models.TextField(blank=True, default="", help_text="Why it failed, in one sentence.")
+    position = models.PositiveIntegerField(default=0, help_text="How many of its runs are behind.")
+    revision = models.PositiveIntegerField(default=0, help_text="Grows with every change that a page shows.")
+    totals = models.JSONField(default=dict, blank=True, help_text="What was found, as ``runs.backtests.totals`` says.")
+
+    created_at = models.DateTimeField(db_default=Now())
+    started_at = models.DateTimeField(null=True, blank=True)
+    heartbeat_at = models.DateTimeField(db_default=Now(), help_text="When it last came on.")
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    objects = BacktestQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-pk"]
+        default_permissions = ()
+        constraints = [models.CheckConstraint(condition=Q(state__in=WorkState.values), name="backtest_state_known")]
+        indexes = [
+            models.Index(fields=["flow", "leaves_out_each", "-id"], name="backtest_by_flow"),
+            models.Index(fields=["state", "heartbeat_at"], name="backtest_by_state"),
+            # The prediction of a version.
+            models.Index(fields=["digest", "-id"], condition=Q(state="done"), name="backtest_by_digest"),
+        ]
+
+    def __str__(self) -> str:
+        return f"Backtest {self.pk}"
+
+    @property
+    def is_unfinished(self) -> bool:
+        return self.state in UNFINISHED
+
+    @property
+    def percent(self) -> int:
+        """The share of its runs that is behind."""
+        if self.state == WorkState.DONE:
+            return 100
+        return self.position * 100 // max(self.run_count, 1)
+
+    def begin(self) -> None:
+        """Store that a task works on it, unless one did before."""
+        Backtest.objects.filter(pk=self.pk, state=WorkState.WAITING).update(
+            state=WorkState.WORKING, started_at=Now(), heartbeat_at=Now(), revision=F("revision") + 1
+        )
+
+    def advance(self, *, count: int, totals: dict[str, Any]) -> None:
+        """Store what is known after a batch of ``count`` runs, and that these are behind."""
+        self.position += count
+        self.totals = totals
+        self._update(position=self.position, totals=totals)
+
+    def end(self, state: WorkState, problem: str = "") -> None:
+        """Store that nothing is left to do, or that nothing more will be done."""
+        self.state, self.problem = state, problem
+        self._update(state=state, problem=problem, ended_at=Now())
+
+    def stop(self) -> bool:
+        """End it as it is; False if it had ended already. What it has found stays."""
+        values: dict[str, Any] = {"state": WorkState.STOPPED, "ended_at": Now(), "revision": F("revision") + 1}
+        is_stopped = Backtest.objects.unfinished().filter(pk=self.pk).update(**values)
+        self.refresh_from_db(fields=["state", "ended_at", "revision", "position", "totals"])
+        return bool(is_stopped)
+
+    def _update(self, **values: Any) -> None:
+        Backtest.objects.filter(pk=self.pk).update(**values, heartbeat_at=Now(), revision=F("revision") + 1)
+
+
+class BacktestRun(models.Model):
+    """One run that differs, or that can't be judged although its outputs are there. It goes with the run."""
+
+    backtest = models.ForeignKey(Backtest, on_delete=models.CASCADE, related_name="runs", db_index=False)
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="+")
+    kind = models.CharField(max_length=16, choices=[(kind.value, kind.value) for kind in BacktestKind])
+    reason = models.CharField(max_length=20, blank=True, default="", help_text="Why history can't say more: a code.")
+    sentence = models.TextField(blank=True, default="", help_text="The same in words.")
+    step = models.PositiveIntegerField(null=True, blank=True, help_text="The first one that differs.")
+    attempt = models.PositiveIntegerField(null=True, blank=True, help_text="Of that step.")
+    ended = models.CharField(max_length=9, blank=True, default="", help_text="How the run ended.")
+    ends = models.CharField(max_length=9, blank=True, default="", help_text="How it would end; empty if unknown.")
+    is_hypothetical = models.BooleanField(default=False, help_text="Its later outputs answer other texts.")
+    attempts_saved = models.PositiveIntegerField(default=0)
+    tokens_saved = models.PositiveBigIntegerField(default=0)
+    cost_saved = models.DecimalField(max_digits=16, decimal_places=8, null=True, blank=True, help_text="USD.")
+    unpriced = models.PositiveIntegerField(default=0, help_text="Attempts saved whose price is unknown.")
+    further_calls = models.PositiveIntegerField(default=0, help_text="Calls that it would make at least.")
+    gone = models.JSONField(default=list, blank=True, help_text="Issues that the attempts would no longer have.")
+    new = models.JSONField(default=list, blank=True, help_text="Issues that only the candidate finds in them.")
+
+    class Meta:
+        ordering = ["backtest", "kind", "-run_id"]
+        default_permissions = ()
+        constraints = [models.UniqueConstraint(fields=["backtest", "kind", "run"], name="backtest_run_once")]
+
+    def __str__(self) -> str:
+        return f"run {self.run_id} in backtest {self.backtest_id}"

@@ -1,0 +1,242 @@
+"""Backtests as rows: which runs are judged, what is counted and kept, and that a crash changes no total."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import OperationalError, connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from flows.engine.backtest_result import BacktestKind
+from runs.backtests import requests, work
+from runs.backtests.predictions import load_prediction, load_without_each
+from runs.backtests.requests import NoRunsError, TooManyBacktestsError, stop_backtest
+from runs.backtests.totals import Totals, describe_totals
+from runs.filters import RunFilters
+from runs.models import AuditEntry, Backtest, DailyRuns, Run, WorkState
+from runs.retention.purging import _delete_runs, remove_outputs
+from runs.retention.tasks import delete_batch, find_expired
+from runs.stored_history import load_histories, load_history
+from tests.runs.backtest_rows import ask, backtest, finish, make_audited_flow, store_history, store_run
+from tests.runs.builders import make_run, make_version
+
+pytestmark = pytest.mark.django_db
+
+
+def count_kinds(found: Backtest) -> dict[str, int]:
+    """How many runs there are of each kind."""
+    return {kind.value: totals.runs for kind, totals in Totals.from_document(found.totals).result.kinds.items()}
+
+
+class TestTotals:
+    def test_runs_end_sooner_under_a_lower_bound(self) -> None:
+        runs = store_history()
+        found = backtest(make_audited_flow(5))
+        assert (found.state, found.position, count_kinds(found)) == (WorkState.DONE, 4, {"same": 2, "sooner": 2})
+        totals = Totals.from_document(found.totals)
+        sooner = totals.get(BacktestKind.SOONER)
+        assert (sooner.attempts_saved, str(sooner.saved.cost), totals.retries) == (3, "0.03000000", 6)
+        assert totals.retry_change == -0.5
+        rows = {row.run_id: row for row in found.runs.all()}
+        assert rows.keys() == {runs[1].pk, runs[2].pk}
+        row = rows[runs[2].pk]
+        assert (row.step, row.attempt, row.attempts_saved, row.ended, row.ends) == (1, 1, 2, "succeeded", "succeeded")
+        assert [issue["audit"] for issue in row.gone] == ["Is long"]
+        assert row.new == []
+        assert totals.effects[1, "Is long"].retries == 3
+
+    def test_runs_are_refused_under_a_higher_bound(self) -> None:
+        runs = store_history()
+        found = backtest(make_audited_flow(20))
+        assert count_kinds(found) == {"same": 2, "refused": 2}
+        assert {row.run_id for row in found.runs.filter(kind="refused")} == {runs[0].pk, runs[1].pk}
+        refused = Totals.from_document(found.totals).get(BacktestKind.REFUSED)
+        assert (refused.further_calls, str(refused.further.cost)) == (2, "0.02000000")
+
+    def test_nothing_differs_under_the_same_definition(self) -> None:
+        store_history()
+        found = backtest(make_audited_flow())
+        assert count_kinds(found) == {"same": 4}
+        assert not found.runs.exists()
+
+    def test_the_limits_of_a_run_hold_for_the_candidate(self) -> None:
+        version = make_version(make_audited_flow())
+        # Its own budget of tokens ended it after the second attempt.
+        store_run(version, "short", "short", token_budget=150, status="errored", end_reason="budget_exceeded")
+        assert count_kinds(backtest(make_audited_flow())) == {"same": 1}
+
+    def test_a_sentence_says_all_of_it(self) -> None:
+        store_history()
+        totals = Totals.from_document(backtest(make_audited_flow(5)).totals)
+        expected = "Of 4 runs 2 end the same, 2 sooner (3 retries, $0.0300), 0 would be refused, 0 can’t be judged."
+        assert describe_totals(totals) == expected
+
+    def test_totals_come_back_from_json(self) -> None:
+        store_history()
+        totals = Totals.from_document(backtest(make_audited_flow(5)).totals)
+        assert Totals.from_document(totals.to_document()) == totals
+        assert Totals.from_document({}) == Totals()
+
+
+class TestRuns:
+    def test_are_those_that_ended_and_match(self) -> None:
+        runs = store_history()
+        make_run(runs[0].version)
+        assert ask(make_audited_flow()).run_ids == [run.pk for run in reversed(runs)]
+        assert ask(make_audited_flow(), limit=2).run_ids == [runs[3].pk, runs[2].pk]
+        assert ask(make_audited_flow(), filters=RunFilters("status=failed")).run_ids == [runs[3].pk]
+
+    def test_none_is_an_error(self) -> None:
+        make_version(make_audited_flow())
+        with pytest.raises(NoRunsError):
+            ask(make_audited_flow())
+
+    def test_only_some_at_a_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        store_history()
+        monkeypatch.setattr(requests, "MAX_UNFINISHED", 1)
+        ask(make_audited_flow())
+        with pytest.raises(TooManyBacktestsError):
+            ask(make_audited_flow())
+
+    def test_old_backtests_go_but_those_of_what_was_published(self) -> None:
+        version = store_history()[0].version
+        backtest(make_audited_flow(5))
+        predicted = backtest(version.flow_spec)
+        Backtest.objects.update(ended_at=timezone.now() - timedelta(days=91))
+        recent = backtest(make_audited_flow(6))
+        delete_batch(find_expired(timezone.now())["backtests"])
+        assert set(Backtest.objects.all()) == {predicted, recent}
+
+    def test_of_deleted_runs_and_removed_outputs_nothing_is_told(self) -> None:
+        runs = store_history()
+        found = ask(make_audited_flow(5))
+        _delete_runs([runs[0].pk])
+        remove_outputs([runs[1].pk])
+        assert count_kinds(finish(found)) == {"same": 1, "sooner": 1, "removed": 2}
+
+    def test_retention_takes_rows_and_texts_along(self) -> None:
+        runs = store_history()
+        found = backtest(make_audited_flow(5))
+        _delete_runs([runs[1].pk])
+        remove_outputs([runs[2].pk])
+        (row,) = found.runs.all()
+        assert (row.run_id, row.gone, row.kind) == (runs[2].pk, [], "sooner")
+
+    def test_histories_of_many_runs_take_as_many_queries_as_those_of_one(self) -> None:
+        runs = [Run.objects.get(pk=run.pk) for run in store_history()]
+        counts = []
+        for some in (runs[:1], runs):
+            with CaptureQueriesContext(
+                connection,
+            ) as queries:
+                found = load_histories(some)
+            counts.append(len(queries))
+        assert counts[0] == counts[1]
+        assert found == {run.pk: load_history(run) for run in runs}
+
+
+class TestWork:
+    @pytest.fixture(autouse=True)
+    def _small_batches(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(work, "BATCH_SIZE", 1)
+
+    def test_goes_on_where_a_task_ended(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        store_history()
+        sent: list[int] = []
+        found = ask(make_audited_flow(5))
+        monkeypatch.setattr(work, "send_task", sent.append)
+        for position in (1, 2, 3, 4):
+            work.work_on(found.pk, timeout=0)
+            found.refresh_from_db()
+            assert found.position == position
+        assert sent == [found.pk] * 3
+        assert found.state == WorkState.DONE
+
+    def test_killed_twice_in_the_middle_it_has_the_same_totals(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        store_history()
+        whole = backtest(make_audited_flow(5))
+        killed = ask(make_audited_flow(5))
+        advance, calls = Backtest.advance, iter(range(100))
+
+        def die(self: Backtest, **values: Any) -> None:
+            advance(self, **values)
+            # Before the commit: nothing of the batch stays.
+            if next(calls) in (1, 3):
+                raise OperationalError("killed")
+
+        monkeypatch.setattr(Backtest, "advance", die)
+        for _ in range(2):
+            with pytest.raises(OperationalError):
+                finish(killed)
+        finish(killed)
+        assert (killed.state, killed.totals) == (WorkState.DONE, whole.totals)
+        columns = ("run", "kind", "step", "attempt", "attempts_saved", "gone")
+        rows = [list(one.runs.order_by("run_id").values_list(*columns)) for one in (killed, whole)]
+        assert rows[0] == rows[1]
+
+    def test_two_tasks_at_once_count_nothing_twice(self) -> None:
+        store_history()
+        found = ask(make_audited_flow(5))
+        one, other = work._Work(found), work._Work(found)
+        assert all([one.do_batch(), other.do_batch(), one.do_batch(), other.do_batch()])
+        finish(found)
+        assert (found.position, count_kinds(found)) == (4, {"same": 2, "sooner": 2})
+
+    def test_stops_where_a_user_stops_it(self) -> None:
+        store_history()
+        found = ask(make_audited_flow(5))
+        work._Work(found).do_batch()
+        found.refresh_from_db()
+        assert stop_backtest(found)
+        assert not stop_backtest(found)
+        finish(found)
+        assert (found.state, found.position) == (WorkState.STOPPED, 1)
+        assert set(AuditEntry.objects.values_list("action", flat=True)) >= {"backtest_started", "backtest_stopped"}
+
+    def test_a_definition_that_can_not_run_here_fails_it(self) -> None:
+        store_history()
+        found = ask(make_audited_flow())
+        Backtest.objects.filter(pk=found.pk).update(document={"name": "texts", "steps": [{"name": "S"}]})
+        assert finish(found).state == WorkState.FAILED
+        assert found.problem
+
+    def test_one_without_a_task_gets_a_new_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        store_history()
+        found = ask(make_audited_flow())
+        sent: list[int] = []
+        monkeypatch.setattr(work, "send_task", sent.append)
+        assert work.resume_all() == 0
+        Backtest.objects.filter(pk=found.pk).update(heartbeat_at=timezone.now() - 2 * work.LOST_AFTER)
+        assert (work.resume_all(), work.resume_all(), sent) == (1, 0, [found.pk])
+
+
+class TestPredictions:
+    def test_leaving_out_each_audit(self) -> None:
+        version = store_history()[0].version
+        found = backtest(version, leaves_out_each=True)
+        without = Totals.from_document(found.totals).without
+        saved = {audit: result.find(BacktestKind.SOONER).attempts_saved for (_, audit), result in without.items()}
+        assert saved == {"Is long": 6, "Has no x": 0}
+        assert load_without_each(version) == found
+        # It is about the version itself.
+        assert not Backtest.objects.listed().exists()
+        assert load_prediction(version) is None
+
+    def test_are_kept_with_the_version_and_held_against_what_came(self) -> None:
+        store_history()
+        predicted = backtest(make_audited_flow(5))
+        version = make_version(make_audited_flow(5))
+        found = load_prediction(version)
+        assert found is not None
+        assert (found.backtest, found.predicted, found.since) == (predicted, "\N{MINUS SIGN}50 %", "")
+        # Before there were 6 retries in 4 runs.
+        values = {"flow": version.flow, "version": version, "day": timezone.now().date()}
+        DailyRuns.objects.create(**values, runs=20, retries=15)
+        # Judged by itself, it says nothing of what it would change.
+        backtest(version)
+        found = load_prediction(version)
+        assert found is not None
+        assert (found.backtest, found.since, found.runs) == (predicted, "\N{MINUS SIGN}50 %", 20)
