@@ -30,6 +30,7 @@ from flows.admin.posted_json import PostedError
 from flows.drafts import discard_draft, find_draft, list_other_drafts
 from flows.engine.errors import SpecError
 from flows.engine.json_values import parse_object
+from flows.engine.spec import FlowSpec
 from flows.flow_file import MAX_FILE_BYTES, FlowFileError, parse_document, render_document
 from flows.models import Flow, FlowVersion
 from flows.plugin_use import find_missing_names
@@ -78,7 +79,8 @@ def show_editor(
     """GET: the page. POST: publish what was posted.
 
     Posted is ``document``, JSON, or ``text``, a flow file; ``base_version``, the number of the version that the page
-    was made of; ``note``; ``_make_live`` to use the version in new runs; ``_overwrite``, the number of the version that
+    was made of; ``note``; ``_make_live`` to use the version in new runs; ``_backtest`` to publish nothing, and ask what
+    it would have changed; ``_overwrite``, the number of the version that
     may be undone; ``_new`` to save as a new flow what was typed into one that was deleted. A script that accepts JSON
     gets ``url``, where to go, or 422 with ``problems`` and, if the flow was deleted, ``is_gone``, or 409 with the
     ``conflict`` as HTML.
@@ -101,6 +103,8 @@ def show_editor(
         posted.problems.append({"path": "/note", "place": "What changed?", "message": sentence})
     if posted.problems or posted.checked is None or posted.checked.spec is None:
         return _refuse(flow_admin, request, flow, posted)
+    if "_backtest" in request.POST and flow is not None:
+        return _ask_backtest(flow_admin, request, flow, posted, posted.checked.spec)
     with transaction.atomic():
         if flow is not None:
             # Whoever saves the flow at the same moment waits for the answer.
@@ -119,6 +123,17 @@ def show_editor(
             # The drafts of a flow went with it; what else the user began is another flow.
             discard_draft(flow=flow, user=request.user)  # type: ignore[arg-type]  # signed in
     url = reverse("admin:flows_flow_change", args=[saved.version.flow_id])
+    return JsonResponse({"url": url}) if _wants_json(request) else HttpResponseRedirect(url)
+
+
+def _ask_backtest(
+    flow_admin: FlowAdmin, request: HttpRequest, flow: Flow, posted: PostedFlow, spec: FlowSpec
+) -> HttpResponse:
+    try:
+        url = flow_admin.backtest_draft(request, flow, spec)
+    except (PostedError, SpecError) as error:
+        posted.problems = [{"path": "", "place": "Flow", "message": str(error)}]
+        return _refuse(flow_admin, request, flow, posted)
     return JsonResponse({"url": url}) if _wants_json(request) else HttpResponseRedirect(url)
 
 

@@ -25,8 +25,10 @@ from flows.admin import (
     transfer,
     version_pages,
 )
+from flows.admin.posted_json import PostedError
 from flows.admin.protection import ProtectedDeletionMixin, is_referred_to
 from flows.admin.version_admin import TIME_FORMAT
+from flows.engine.spec import FlowSpec
 from flows.models import Flow, FlowVersion
 
 if TYPE_CHECKING:
@@ -43,6 +45,17 @@ class FlowAdmin(ProtectedDeletionMixin, _ModelAdmin):
     search_fields = ("title", "name", "description")
     actions = None
     deletion_words = "Deleted with all its versions."
+
+    def load_prediction(self, request: HttpRequest, version: FlowVersion) -> Any:
+        """What a version would have changed in earlier runs, for the page that makes it live: nothing is known here."""
+        return None
+
+    def backtest_draft(self, request: HttpRequest, flow: Flow, spec: FlowSpec) -> str:
+        """Ask what a definition would have changed in earlier runs; gives the address of the answer.
+
+        Raises ``PostedError``, as always where no runs are known, and ``SpecError``.
+        """
+        raise PostedError("No runs are known here.")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Flow]:
         """Flows, each with its live version, and number and definition of its latest one."""

@@ -35,6 +35,7 @@ def list_urls(flow_admin: Any) -> list[URLPattern]:
                 )
                 return HttpResponseRedirect(reverse("admin:flows_flow_change", args=[flow.pk]))
         context = {**flow_admin.admin_site.each_context(request), "title": "Make live", "opts": flow_admin.opts}
+        context["prediction"] = flow_admin.load_prediction(request, version)
         before, after = flow.live_version and read_spec(flow.live_version), read_spec(version)
         if before and after:
             context["changes"] = compare_specs(before, after)

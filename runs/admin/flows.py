@@ -7,15 +7,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.contrib import admin
+from django.core.exceptions import PermissionDenied
 from django.db.models import Count, IntegerField, OuterRef, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce
 from django.http import HttpRequest
-from django.urls import URLPattern
+from django.urls import URLPattern, reverse
 
 from flows.admin.flow_admin import FlowAdmin
+from flows.admin.posted_json import PostedError
 from flows.admin.version_admin import FlowVersionAdmin, RunCount
-from flows.models import FlowVersion
+from flows.engine.errors import SpecError
+from flows.engine.spec import FlowSpec
+from flows.models import Flow, FlowVersion
+from flows.providers import check_flow
+from flows.publishing import complete_spec
 from runs.admin import earlier_values, judge_panel, try_panel
+from runs.backtests.predictions import Prediction, load_prediction
+from runs.backtests.requests import NoRunsError, TooManyBacktestsError, request_backtest
 from runs.models import Run
 from runs.models.run import ENDED, RunStatus
 
@@ -27,6 +35,24 @@ class RunningFlowAdmin(FlowAdmin):
         """The editor's addresses and those that read runs."""
         panels = (earlier_values, judge_panel, try_panel)
         return [*(one for panel in panels for one in panel.list_urls(self)), *super().get_urls()]
+
+    def load_prediction(self, request: HttpRequest, version: FlowVersion) -> Prediction | None:
+        """What a backtest of the version said; nothing for those who may not see runs."""
+        return load_prediction(version) if _may_see_runs(request) else None
+
+    def backtest_draft(self, request: HttpRequest, flow: Flow, spec: FlowSpec) -> str:
+        """Request a backtest over the last runs. Raises ``PostedError`` and ``SpecError``."""
+        if not request.user.has_perms(["runs.view_run", "runs.add_run"]):
+            raise PermissionDenied("You may not start backtests: your account lacks “runs.add_run”.")
+        spec = complete_spec(spec)
+        if problems := check_flow(spec):
+            raise SpecError(problems)
+        user: Any = request.user
+        try:
+            backtest = request_backtest(flow=flow, candidate=spec, asked_by=user)
+        except (NoRunsError, TooManyBacktestsError) as error:
+            raise PostedError(str(error)) from None
+        return reverse("runs:backtest", args=[backtest.pk])
 
 
 class RunCountingVersionAdmin(FlowVersionAdmin):

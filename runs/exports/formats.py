@@ -123,8 +123,9 @@ _STORED = (
     *("model_settings", "outputs_removed_at", "version_id", "version__digest"),
 )
 
-CSV_HEAD = "\ufeff" + format_rows([list(_COLUMNS)])
-"""With a byte order mark: without one Excel takes UTF-8 for the code page of its computer, and “é” for “Ã©”."""
+CSV_MARK = "\ufeff"
+"""Begins a file: without it Excel takes UTF-8 for the code page of its computer, and “é” for “Ã©”."""
+CSV_HEAD = CSV_MARK + format_rows([list(_COLUMNS)])
 
 
 def render_csv(run_ids: Collection[int]) -> str:

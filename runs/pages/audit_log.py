@@ -41,6 +41,7 @@ _LINKS: Mapping[str, str] = {
     "user": "admin:auth_user_change",
     "group": "admin:auth_group_change",
     "bulkaction": "runs:bulk",
+    "backtest": "runs:backtest",
     "webhookdelivery": "runs:webhook",
     "webhookendpoint": "admin:runs_webhookendpoint_change",
     "ratelimit": "admin:runs_ratelimit_change",

@@ -20,11 +20,14 @@ from django.urls import path
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from flows.engine.backtest_result import BacktestKind, BacktestResult
 from flows.models import Flow, FlowVersion
 from runs import issue_groups
+from runs.backtests.predictions import load_without_each
+from runs.backtests.totals import Totals
 from runs.formatting import NOTHING, format_cost, format_count, format_plural, format_share
 from runs.history.texts import show_invisible
-from runs.models import DailyRuns, Run
+from runs.models import Backtest, DailyRuns, Run
 from runs.pages.access import require_permission
 from runs.pages.addresses import find_address, link_runs
 from runs.pages.flow_figures import (
@@ -148,7 +151,7 @@ def load_flow_page(
         else "",
         "marks": mark_versions(period, leading),
         "grid": load_grid(flow, versions, shown, only=only, now=now),
-        "audits": load_audits(definition, scope, counted, asked),
+        "audits": load_audits(definition, scope, counted, asked, load_without_each(shown) if shown else None),
         "version_columns": version_columns,
         "version_rows": list_versions(
             flow,
@@ -255,15 +258,31 @@ class AuditRow(NamedTuple):
     retries: str
     cost: str
     """Of them."""
+    without: WithoutIt | None
+    """None where it was not worked out."""
+
+
+class WithoutIt(NamedTuple):
+    """What leaving out one audit alone would save."""
+
+    retries: str
+    note: str
+    tone: str
 
 
 def load_audits(
-    definition: Definition | None, scope: Scope, counted: Counted, asked: Mapping[str, str]
+    definition: Definition | None,
+    scope: Scope,
+    counted: Counted,
+    asked: Mapping[str, str],
+    without: Backtest | None = None,
 ) -> dict[str, Any]:
     """The audits that fired, in the order asked for, then those of ``definition`` that never did. Two queries.
 
-    What fired in a step of the same name is one audit, at whatever position the step was.
+    What fired in a step of the same name is one audit, at whatever position the step was. ``without`` is the backtest
+    of the version shown that leaves out each of its audits.
     """
+    left_out = Totals.from_document(without.totals).without if without and not without.is_unfinished else {}
     audits = fetch_audits(scope, counted.groups, by_cost=asked["sort"] == COST, limit=MAX_AUDITS + 1)
     known = {
         (step.spec.name, line.name): (step.number, line)
@@ -299,11 +318,23 @@ def load_audits(
                 fixed=format_share(sums.fixed_rate),
                 bar="" if sums.fixed_rate is None else f"{100 * sums.fixed_rate:.1f}%",
                 retries=format_count(sums.retried),
+                without=_describe_without(left_out.get((number, audit))) if line else None,
                 cost=NOTHING if counted.is_simulated else format_cost(sums.known_cost, sums.retry_unpriced),
             )
         )
     note = f"the first {MAX_AUDITS}" if len(audits) > MAX_AUDITS else ""
-    return {"rows": rows, "note": note, "issues_url": build_url()}
+    return {"rows": rows, "note": note, "issues_url": build_url(), "without": without}
+
+
+def _describe_without(result: BacktestResult | None) -> WithoutIt | None:
+    if result is None:
+        return None
+    sooner = result.kinds.get(BacktestKind.SOONER)
+    if sooner is None:
+        return WithoutIt("0", "no run differs", "quiet")
+    retries, runs = f"\N{MINUS SIGN}{format_count(sooner.attempts_saved)}", format_plural(sooner.runs, "run")
+    cost = f", \N{MINUS SIGN}{format_cost(sooner.saved.cost, sooner.saved.unpriced)}" if sooner.saved.cost else ""
+    return WithoutIt(retries, f"{runs} sooner{cost}", "passed")
 
 
 def _add(one: AuditSums, other: AuditSums) -> AuditSums:

@@ -24,6 +24,7 @@ from flows.engine.differences import compare_specs, summarise_changes
 from flows.engine.errors import SpecError
 from flows.engine.spec import AuditSpec, FlowSpec, StepSpec
 from flows.models import Flow, FlowVersion
+from runs.backtests.predictions import load_prediction
 from runs.formatting import format_duration, format_plural
 from runs.history.texts import CutText, cut_text
 from runs.models import DailyRuns, DailySteps
@@ -321,6 +322,7 @@ def show_version(request: HttpRequest, flow_name: str, number: int) -> HttpRespo
         "changes": compare_specs(old, spec) if spec and old else (),
         "figures": [(column.title, cell) for column, cell in zip(OF_VERSION, cells, strict=True)],
         "runs_url": link_runs(flow=flow.name, version=number),
+        "prediction": load_prediction(version),
         "compare_url": link_comparison(flow, before, version, request.user),
     }
     return render(request, "runs/flow_version.html", context)

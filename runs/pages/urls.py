@@ -3,6 +3,7 @@
 from runs.pages import (
     account,
     audit_log,
+    backtests,
     bulk,
     compare,
     exporting,
@@ -28,6 +29,7 @@ urlpatterns = [
     *flow_list.urls,
     *flow_page.urls,
     *flow_version.urls,
+    *backtests.urls,
     *issues.urls,
     *compare.urls,
     *exporting.urls,

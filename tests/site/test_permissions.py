@@ -16,6 +16,7 @@ from django.urls import URLPattern, get_resolver
 
 from flows.models import Flow
 from runs.access_groups import ACCESS_GROUPS, create_groups
+from runs.backtests.requests import request_backtest
 from runs.models import ApiToken, Attempt, BulkAction, Issue, RateLimit, Run, WebhookDelivery, WebhookEndpoint
 from tests.runs.builders import make_run, make_version
 from tests.runs.pages.history_builders import make_page_flow, make_retried_run
@@ -84,6 +85,13 @@ ADDRESSES = {
     "flows/<flow_name>/":                               (VIEWER, NO_METHOD),
     "flows/<flow_name>/versions/<number>/":             (VIEWER, NO_METHOD),
     "flows/<flow_name>/versions/<number>.json":         (VIEWER, NO_METHOD),
+    "flows/<flow_name>/versions/<number>/without-each/": (NO_METHOD, OPERATOR),
+    "flows/<flow_name>/backtests/":                     (VIEWER, OPERATOR),
+    "backtests/<backtest_id>/":                         (VIEWER, NO_METHOD),
+    "backtests/<backtest_id>/live":                     (VIEWER, NO_METHOD),
+    "backtests/<backtest_id>/runs.csv":                 (VIEWER, NO_METHOD),
+    "backtests/<backtest_id>/stop/":                    (NO_METHOD, OPERATOR),
+    "backtests/<backtest_id>/again/":                   (NO_METHOD, OPERATOR),
     "workers/":                                         (VIEWER, NO_METHOD),
     "workers/live":                                     (VIEWER, NO_METHOD),
     "webhooks/":                                        (VIEWER, NO_METHOD),
@@ -196,6 +204,7 @@ class World:
             "guides/<name>": "guides/running",
             "<token>": "5eed" * 8,
             "<action_id>": BulkAction.objects.create(kind="cancel", token="5eed" * 8).pk,
+            "<backtest_id>": request_backtest(flow=run.flow, candidate=run.version).pk,
             "<delivery_id>": WebhookDelivery.objects.create(
                 run=run, event="run.failed", url="https://hooks.example.com/", host="hooks.example.com"
             ).pk,

@@ -149,6 +149,8 @@
     form.classList.add("is-saving");
     // A check that the server answers later would keep a draft of what is saved by then.
     await pending.catch(() => {});
+    // The page is left without saving: the draft is what one comes back to.
+    if (submitter?.name === "_backtest" && !isKept) await check().catch(() => {});
     const posted = new FormData(form);
     posted.set("csrfmiddlewaretoken", findToken());
     if (submitter?.name) posted.set(submitter.name, submitter.value);

@@ -1,0 +1,228 @@
+"""Backtests: the list of a flow, requesting one, and the views of one.
+
+While a backtest is in progress its page shows how far it is; the rest comes once, when it has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from django.contrib.auth.models import AnonymousUser, User
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import path, reverse
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from flows.engine.errors import SpecError
+from flows.engine.spec import FlowSpec
+from flows.models import Flow, FlowVersion
+from runs.audit_log.events import AuditAction, log_audit_event
+from runs.backtests.requests import (
+    DEFAULT_LIMIT,
+    MAX_LIMIT,
+    NoRunsError,
+    TooManyBacktestsError,
+    request_backtest,
+    stop_backtest,
+)
+from runs.exports.formats import CONTENT_TYPES, CSV_MARK, format_json_cell, format_rows, format_text_cell
+from runs.exports.streaming import TooManyFilesError, require_free_slot, send_file
+from runs.filter_fields import parse_run_number
+from runs.formatting import format_count
+from runs.models import Backtest, BacktestRun, SavedView
+from runs.pages.access import get_user, refuse, require_permission
+from runs.pages.addresses import read_exact_filters
+from runs.pages.backtest_page import describe_found, load_backtest_page, name_candidate
+from runs.pages.bulk import BADGES, list_filter_words
+from runs.pages.exporting import refuse_for_now
+from runs.pages.flow_version import fetch_flow
+
+MAX_LISTED = 50
+"""Backtests that the list of them shows."""
+EXPORT_BATCH_SIZE = 200
+NOT_STARTED = "The backtest was not started"
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Requesting
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@require_permission("runs.view_run")
+def show_backtests(request: HttpRequest, flow_name: str) -> HttpResponseBase:
+    """GET: the backtests of a flow, and a form for a new one. POST: request it.
+
+    The address may have ``candidate``, the number of a version, and the filters of a list of runs.
+    """
+    flow = fetch_flow(flow_name)
+    if request.method == "POST":
+        return _request(request, flow)
+    filters, problems = read_exact_filters(request.GET, others=("candidate",))
+    rows = Backtest.objects.listed().filter(flow=flow).select_related("version", "asked_by").defer("version__spec")
+    versions = list(flow.versions.defer("spec"))
+    wanted = request.GET.get("candidate", "")
+    query = "" if problems else filters.to_query("flow") if "version" not in filters.values else filters.to_query()
+    context = {
+        "flow": flow,
+        "rows": [(one, BADGES[one.state], name_candidate(one), describe_found(one)) for one in rows[:MAX_LISTED]],
+        "versions": versions,
+        "candidate": next((one.number for one in versions if str(one.number) == wanted), versions[0].number)
+        if versions
+        else None,
+        "filters": query,
+        "filter_words": list_filter_words(query),
+        "views": _list_views(request.user, flow),
+        "default_limit": DEFAULT_LIMIT,
+        "max_limit": MAX_LIMIT,
+        "problems": problems,
+    }
+    return render(request, "runs/backtests.html", context)
+
+
+def _list_views(user: User | AnonymousUser, flow: Flow) -> list[SavedView]:
+    """Views that the user sees and that name no other flow."""
+    views = SavedView.objects.seen_by(user.pk or 0)
+    return [view for view in views if QueryDict(view.query).get("flow", flow.name) == flow.name]
+
+
+@require_permission("runs.add_run")
+def _request(request: HttpRequest, flow: Flow) -> HttpResponseBase:
+    number = parse_run_number(request.POST.get("candidate", ""))
+    limit = parse_run_number(request.POST.get("limit", "").strip() or str(DEFAULT_LIMIT))
+    filters, problems = read_exact_filters(QueryDict(request.POST.get("filters", "")))
+    version = flow.versions.filter(number=number).first() if number is not None and number < 2**31 else None
+    if version is None:
+        problems = (*problems, "This flow has no such version. Choose another.")
+    if limit is None or not 1 <= limit <= MAX_LIMIT:
+        problems = (*problems, f"Enter a number of runs from 1 to {format_count(MAX_LIMIT)}.")
+    if filters.values.get("flow", flow) != flow:
+        problems = (*problems, "The filters name another flow.")
+    if problems or version is None or limit is None:
+        return refuse(request, NOT_STARTED, problems=problems, back_url=_list_url(flow))
+    return start_backtest(request, flow, version, filters=filters, limit=limit)
+
+
+def start_backtest(request: HttpRequest, flow: Flow, candidate: FlowSpec | FlowVersion, **options: Any) -> HttpResponse:
+    """Request a backtest and go to its page, or say why it was not started."""
+    try:
+        backtest = request_backtest(flow=flow, candidate=candidate, asked_by=get_user(request), **options)
+    except (NoRunsError, TooManyBacktestsError, SpecError) as error:
+        return refuse(request, NOT_STARTED, reason=str(error), back_url=_list_url(flow), status=409)
+    return redirect("runs:backtest", backtest_id=backtest.pk)
+
+
+def _list_url(flow: Flow) -> str:
+    return reverse("runs:backtests", args=[flow.name])
+
+
+@require_POST
+@require_permission("runs.view_run")
+@require_permission("runs.add_run")
+def leave_out_each(request: HttpRequest, flow_name: str, number: int) -> HttpResponse:
+    """Work out what leaving out each audit of a version would change in its own runs."""
+    flow = fetch_flow(flow_name)
+    version = get_object_or_404(flow.versions, number=number)
+    return start_backtest(request, flow, version, leaves_out_each=True)
+
+
+@require_POST
+@require_permission("runs.view_run")
+@require_permission("runs.add_run")
+def run_again(request: HttpRequest, backtest_id: int) -> HttpResponse:
+    """Judge the newest runs by the same definition once more."""
+    backtest = get_object_or_404(Backtest.objects.select_related("flow__live_version", "version"), pk=backtest_id)
+    filters, problems = read_exact_filters(QueryDict(backtest.query))
+    try:
+        candidate = backtest.version or FlowSpec.from_document(backtest.document)
+    except SpecError as error:
+        problems = (*problems, str(error))
+    if problems:
+        return refuse(request, NOT_STARTED, problems=problems, back_url=_list_url(backtest.flow))
+    options = {"limit": backtest.limit, "leaves_out_each": backtest.leaves_out_each}
+    return start_backtest(request, backtest.flow, candidate, filters=filters, **options)
+
+
+@require_POST
+@require_permission("runs.view_run")
+@require_permission("runs.add_run")
+def stop(request: HttpRequest, backtest_id: int) -> HttpResponse:
+    """Stop a backtest; one that has ended stays as it is."""
+    stop_backtest(get_object_or_404(Backtest, pk=backtest_id))
+    return redirect("runs:backtest", backtest_id=backtest_id)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# One backtest
+
+
+@require_safe
+@require_permission("runs.view_run")
+def show_backtest(request: HttpRequest, backtest_id: int) -> HttpResponse:
+    """One backtest; ``?kind=`` lists the runs that differ in one way, ``?before=`` those before a run."""
+    return render(request, "runs/backtest.html", load_backtest_page(_load(backtest_id), request.GET))
+
+
+@require_safe
+@require_permission("runs.view_run")
+def show_changes(request: HttpRequest, backtest_id: int) -> HttpResponse:
+    """What a page with the revision ``seen`` has to change. 204 if nothing has."""
+    backtest = _load(backtest_id)
+    if request.GET.get("seen") == str(backtest.revision):
+        return HttpResponse(status=204)
+    return render(request, "runs/backtest_body.html", {**load_backtest_page(backtest, {}), "is_update": True})
+
+
+def _load(backtest_id: int) -> Backtest:
+    rows = Backtest.objects.select_related("flow__live_version", "version", "asked_by").defer("run_ids")
+    return get_object_or_404(rows.defer("run_ids", "flow__live_version__spec", "version__spec"), pk=backtest_id)
+
+
+_COLUMNS = (
+    *("run_id", "kind", "reason", "step", "attempt", "ended", "ends", "attempts_saved", "tokens_saved", "cost_saved"),
+    *("unpriced", "further_calls", "is_hypothetical", "sentence", "gone", "new"),
+)
+_CELLS: dict[str, Any] = {"sentence": format_text_cell, "gone": format_json_cell, "new": format_json_cell}
+
+
+@require_safe
+@require_permission("runs.view_run")
+def export_backtest(request: HttpRequest, backtest_id: int) -> HttpResponseBase:
+    """The runs that differ as CSV."""
+    backtest = _load(backtest_id)
+    try:
+        if request.method != "HEAD":
+            require_free_slot()
+            log_audit_event(action=AuditAction.EXPORTED, about=backtest, details={"flow": backtest.flow.name})
+    except TooManyFilesError as error:
+        return refuse_for_now(request, error)
+    name = f"toolflow-backtest-{backtest_id}.csv"
+    return send_file(request, _write_parts(backtest), name=name, content_type=CONTENT_TYPES["csv"])
+
+
+def _write_parts(backtest: Backtest) -> Iterator[bytes]:
+    """The file, a part for each batch of rows."""
+    yield f"{CSV_MARK}{format_rows([['run', *_COLUMNS[1:]]])}".encode()
+    last = 0
+    while True:
+        found = BacktestRun.objects.filter(backtest=backtest, pk__gt=last).order_by("pk")
+        rows = list(found.values("pk", *_COLUMNS)[:EXPORT_BATCH_SIZE])
+        if not rows:
+            return
+        last = rows[-1]["pk"]
+        yield format_rows([[_format(name, row[name]) for name in _COLUMNS] for row in rows]).encode()
+
+
+def _format(name: str, value: Any) -> Any:
+    return "" if value is None else _CELLS.get(name, str)(value)
+
+
+urls = [
+    path("flows/<slug:flow_name>/backtests/", show_backtests, name="backtests"),
+    path("flows/<slug:flow_name>/versions/<number:number>/without-each/", leave_out_each, name="leave-out-each"),
+    path("backtests/<number:backtest_id>/", show_backtest, name="backtest"),
+    path("backtests/<number:backtest_id>/live", show_changes, name="backtest-live"),
+    path("backtests/<number:backtest_id>/stop/", stop, name="backtest-stop"),
+    path("backtests/<number:backtest_id>/again/", run_again, name="backtest-again"),
+    path("backtests/<number:backtest_id>/runs.csv", export_backtest, name="backtest-export"),
+]

@@ -1,0 +1,231 @@
+"""Backtests on pages: requesting one, its progress, what would have changed, and where else it is told."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from flows.admin.document_check import NEW_DOCUMENT
+from flows.models import Flow
+from runs.backtests import work
+from runs.models import Backtest, WorkState
+from runs.pages import backtest_page
+from tests.runs.backtest_rows import ask, backtest, finish, make_audited_flow, store_history, store_run
+from tests.runs.builders import make_version
+from tests.runs.pages.reading import get_page, read_plain, read_poller
+
+pytestmark = pytest.mark.django_db
+
+LIST = "/flows/texts/backtests/"
+
+
+def read_kinds(answer: Any) -> dict[str, list[int]]:
+    """The runs that the page lists, by kind."""
+    return {group.kind: [one.row.run_id for one in group.rows] for group in answer.context["groups"]}
+
+
+class TestRequesting:
+    def test_a_version_is_judged_over_filtered_runs(self, operator: Client) -> None:
+        runs = store_history()
+        fields = {"candidate": 1, "filters": "flow=texts&status=failed", "limit": "500"}
+        answer: Any = operator.post(LIST, fields)
+        found = Backtest.objects.get()
+        assert answer["Location"] == f"/backtests/{found.pk}/"
+        assert (found.version, found.run_ids, found.limit) == (runs[0].version, [runs[3].pk], 500)
+        assert found.asked_by is not None
+
+    def test_the_form_comes_with_filters_of_a_list(self, operator: Client) -> None:
+        store_history()
+        answer: Any = operator.get(f"{LIST}?flow=texts&status=failed&candidate=1")
+        assert (answer.context["filters"], answer.context["candidate"]) == ("status=failed", 1)
+        assert f"{LIST}?flow=texts" in get_page(operator, "/runs/?flow=texts").replace("&amp;", "&")
+
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"candidate": "7"},
+            {"candidate": ""},
+            {"candidate": "9" * 18},
+            {"candidate": "1", "limit": "0"},
+            {"candidate": "1", "limit": "10001"},
+            {"candidate": "1", "filters": "flow=other"},
+            {"candidate": "1", "filters": "colour=red"},
+        ],
+    )
+    def test_what_makes_no_sense_is_refused(self, operator: Client, fields: dict[str, str]) -> None:
+        store_history()
+        make_version(make_audited_flow(name="other", title="Other"))
+        assert operator.post(LIST, fields).status_code == 400
+        assert not Backtest.objects.exists()
+
+    def test_without_runs_nothing_is_started(self, operator: Client) -> None:
+        make_version(make_audited_flow())
+        assert operator.post(LIST, {"candidate": "1"}).status_code == 409
+
+    def test_one_who_may_only_see_runs_starts_none(self, viewer: Client) -> None:
+        version = store_history()[0].version
+        found = ask(version)
+        addresses = (
+            LIST,
+            f"/backtests/{found.pk}/again/",
+            f"/backtests/{found.pk}/stop/",
+            "/flows/texts/versions/1/without-each/",
+        )
+        for address in addresses:
+            assert viewer.post(address, {"candidate": "1"}).status_code == 403
+        assert Backtest.objects.count() == 1
+
+    def test_run_again_judges_the_newest_runs(self, operator: Client) -> None:
+        version = store_history()[0].version
+        found = backtest(make_audited_flow(5))
+        run = store_run(version, "short", "long enough")
+        operator.post(f"/backtests/{found.pk}/again/")
+        again = Backtest.objects.latest("pk")
+        assert (again.digest, again.run_ids[0], again.run_count) == (found.digest, run.pk, 5)
+
+
+class TestEditor:
+    def post(self, client: Client, document: dict[str, Any], **headers: str) -> Any:
+        flow = Flow.objects.get(name="texts")
+        fields = {"document": json.dumps(document), "base_version": "1", "_backtest": ""}
+        return client.post(f"/admin/flows/flow/{flow.pk}/change/", fields, headers=headers)
+
+    def test_asks_about_what_is_not_saved(self, admin_client: Client) -> None:
+        store_history()
+        answer = self.post(admin_client, make_audited_flow(5).to_document(), Accept="application/json")
+        found = Backtest.objects.get()
+        assert json.loads(answer.content) == {"url": f"/backtests/{found.pk}/"}
+        assert (found.version, found.base_version, found.digest) == (None, 1, make_audited_flow(5).digest)
+        assert Flow.objects.get(name="texts").versions.count() == 1
+
+    def test_without_scripts_it_leads_to_the_page(self, admin_client: Client) -> None:
+        store_history()
+        assert self.post(admin_client, make_audited_flow(5).to_document()).status_code == 302
+
+    def test_what_can_not_run_is_told(self, admin_client: Client) -> None:
+        store_history()
+        answer = self.post(admin_client, NEW_DOCUMENT, Accept="application/json")
+        assert answer.status_code == 422
+        assert not Backtest.objects.exists()
+
+
+class TestProgress:
+    def test_the_page_follows_until_the_end(self, operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(work, "BATCH_SIZE", 1)
+        store_history()
+        found = ask(make_audited_flow(5))
+        poller = read_poller(get_page(operator, f"/backtests/{found.pk}/"))
+        assert operator.get(poller).status_code == 204
+        found.begin()
+        work._Work(found).do_batch()
+        part = get_page(operator, poller)
+        assert 'value="25"' in part
+        finish(found)
+        part = get_page(operator, read_poller(part))
+        assert "hx-get" not in part
+        assert "backtest-said" in part
+
+    def test_stop(self, operator: Client) -> None:
+        store_history()
+        found = ask(make_audited_flow(5))
+        operator.post(f"/backtests/{found.pk}/stop/")
+        found.refresh_from_db()
+        assert found.state == WorkState.STOPPED
+        assert "Stopped" in read_plain(operator, f"/backtests/{found.pk}/")
+
+
+class TestPage:
+    def test_says_what_would_have_changed(self, viewer: Client) -> None:
+        runs = store_history()
+        found = backtest(make_audited_flow(20))
+        words = read_plain(viewer, f"/backtests/{found.pk}/")
+        assert "Of 4 runs 2 end the same, 0 sooner, 2 would be refused (at least 2 more calls, about $0.0200)" in words
+        answer: Any = viewer.get(f"/backtests/{found.pk}/")
+        assert read_kinds(answer) == {"refused": [runs[1].pk, runs[0].pk]}
+        (group,) = answer.context["groups"]
+        row = group.rows[1]
+        assert row.url == f"/runs/{runs[0].pk}/steps/1/attempts/1/"
+        assert [(issue.title, issue.badge.word) for issue in row.new] == [("Is long", "High")]
+        assert [part.kind for part in answer.context["bar"]] == ["refused", "same"]
+        assert sum(part.width for part in answer.context["bar"]) <= 1_000
+
+    def test_lists_a_kind_page_by_page(self, viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(backtest_page, "PAGE_SIZE", 1)
+        monkeypatch.setattr(backtest_page, "FIRST_ROWS", 1)
+        runs = store_history()
+        found = backtest(make_audited_flow(5))
+        whole: Any = viewer.get(f"/backtests/{found.pk}/")
+        (group,) = whole.context["groups"]
+        assert (read_kinds(whole), group.more) == ({"sooner": [runs[2].pk]}, 1)
+        first: Any = viewer.get(group.more_url)
+        second: Any = viewer.get(first.context["page"].older_url)
+        assert (read_kinds(first), read_kinds(second)) == ({"sooner": [runs[2].pk]}, {"sooner": [runs[1].pk]})
+        assert second.context["page"].older_url == ""
+
+    def test_says_what_history_can_not_tell(self, viewer: Client) -> None:
+        store_history()
+        spec = make_audited_flow(5)
+        step = spec.steps[0].model_copy(update={"system_message": "Write more."})
+        found = backtest(spec.model_copy(update={"steps": (step,)}))
+        assert viewer.get(f"/backtests/{found.pk}/").context["untestable"]  # type: ignore[index]  # of a test client
+
+    def test_texts_of_models_and_editors_are_isolated_and_inert(self, viewer: Client) -> None:
+        spec = make_audited_flow()
+        audit = spec.steps[0].audits[0].model_copy(update={"name": "<i>قصير جدا", "message": "'\u202e' + output.text"})
+        step = spec.steps[0].model_copy(update={"audits": (audit,)})
+        store_run(make_version(spec), "عربي", "long enough")
+        lower = step.model_copy(update={"audits": (audit.model_copy(update={"rule": "true"}),)})
+        harder = step.model_copy(update={"audits": (audit.model_copy(update={"rule": "false"}),)})
+        for candidate in (lower, harder):
+            found = backtest(spec.model_copy(update={"steps": (candidate,)}))
+            page = get_page(viewer, f"/backtests/{found.pk}/")
+            assert "<i>" not in page
+            assert "\u202e" not in page
+        assert '<bdi dir="rtl">&lt;i&gt;قصير جدا' in page
+
+    def test_is_gone_for_a_number_that_is_none(self, viewer: Client) -> None:
+        for address in ("/backtests/7/", "/backtests/7/live", "/backtests/7/runs.csv"):
+            assert viewer.get(address).status_code == 404
+
+    def test_csv_has_a_row_for_each_run_that_differs(self, viewer: Client) -> None:
+        runs = store_history()
+        found = backtest(make_audited_flow(5))
+        answer: Any = viewer.get(f"/backtests/{found.pk}/runs.csv")
+        rows = list(csv.DictReader(io.StringIO(b"".join(answer).decode("utf-8-sig"))))
+        assert {(row["run"], row["kind"], row["attempts_saved"]) for row in rows} == {
+            (str(runs[1].pk), "sooner", "1"),
+            (str(runs[2].pk), "sooner", "2"),
+        }
+
+
+class TestElsewhere:
+    def test_the_flow_page_says_what_each_audit_costs(self, operator: Client) -> None:
+        version = store_history()[0].version
+        assert operator.get("/flows/texts/").context["audits"]["without"] is None  # type: ignore[index]  # as above
+        answer: Any = operator.post("/flows/texts/versions/1/without-each/")
+        found = Backtest.objects.get()
+        assert (found.version, found.leaves_out_each) == (version, True)
+        assert get_page(operator, answer["Location"])
+        finish(found)
+        assert get_page(operator, answer["Location"])
+        rows = operator.get("/flows/texts/").context["audits"]["rows"]  # type: ignore[index]  # as above
+        without = {row.name: row.without and row.without.retries for row in rows}
+        assert without == {"Is long": "\N{MINUS SIGN}6", "Has no x": "0"}
+        get_page(operator, "/flows/texts/")
+
+    def test_version_and_make_live_show_the_prediction(self, admin_client: Client) -> None:
+        store_history()
+        found = backtest(make_audited_flow(5))
+        version = make_version(make_audited_flow(5))
+        for address in (
+            f"/flows/texts/versions/{version.number}/",
+            f"/admin/flows/flow/{version.flow_id}/versions/{version.number}/make-live/",
+        ):
+            page = get_page(admin_client, address)
+            assert f"/backtests/{found.pk}/" in page
+            assert "\N{MINUS SIGN}50 %" in page
