@@ -20,6 +20,7 @@ OPENAPI: dict[str, Any] = {
         {"name": "Runs", "description": "Start runs, follow them, and read what was produced and what was wrong."},
         {"name": "Flows", "description": "What may run: flows and their versions, as documents like flow files."},
         {"name": "Bulk actions", "description": "Cancel or re-run many runs: selected ones, or all that match."},
+        {"name": "Backtests", "description": "What another definition of a flow would have made of its ended runs."},
         {
             "name": "Webhooks",
             "description": "Messages to webhook endpoints, their deliveries, and sending one again.",

@@ -3,6 +3,7 @@
 from django.urls import re_path
 
 from runs.api import (
+    backtests,
     bulk_actions,
     documentation,
     events,
@@ -26,6 +27,7 @@ urlpatterns = [
     *events.urls,
     *saved_views.urls,
     *bulk_actions.urls,
+    *backtests.urls,
     *webhooks.urls,
     # Their addresses look like that of a flow.
     *flow_tools.urls,

@@ -21,6 +21,7 @@ from django.urls import URLPattern, get_resolver
 
 from flows.engine.json_values import dump_json
 from flows.models import FlowVersion
+from runs.backtests.requests import request_backtest
 from runs.models import TokenScope
 from tests.api.asking import V1, create_token, make_user, read_problem
 from tests.api.long_work import make_bulk_action, make_delivery, make_view
@@ -127,6 +128,10 @@ TABLE: dict[str, dict[str, Ask]] = {
     "bulk-actions":                                  get() | post(RUN, 202, CANCEL_ALL),
     "bulk-actions/<action_id>":                      get(),
     "bulk-actions/<action_id>/stop":                 post(RUN, 200, {}),
+    "backtests":                                     get() | post(RUN, 202, {"flow": "colour-theme", "version": 1}),
+    "backtests/<backtest_id>":                       get(),
+    "backtests/<backtest_id>/runs":                  get(),
+    "backtests/<backtest_id>/stop":                  post(RUN, 200, {}),
     "saved-views":                                   get() | post(KEEP, 201, VIEW),
     "saved-views/<view_id>":                         get() | delete(KEEP, 404),  # it is somebody else’s
     "webhook-endpoints":                             get(least=SEE_ENDPOINTS) | post(EDIT, 201, ENDPOINT),
@@ -194,6 +199,7 @@ class World:
             "<endpoint_id>": make_endpoint("https://hooks.example.com/").pk,
             "<view_id>": make_view(make_user("vera"), is_shared=True).pk,
             "<action_id>": make_bulk_action().pk,
+            "<backtest_id>": request_backtest(flow=version.flow, candidate=version).pk,
             "<run_id>/cancel": f"{make_run(version).pk}/cancel",
             "<run_id>": run.pk,
             "<index>": 1,
