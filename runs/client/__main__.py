@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from flows import __version__
-from runs.client import batch, bulk, flows, runs
+from runs.client import backtests, batch, bulk, flows, runs
 from runs.client.server import DEFAULT_URL, REFUSED, SUCCEEDED, ClientError
 from runs.client.terminal import prepare_streams, print_error, print_line, silence, write
 
@@ -30,6 +30,7 @@ app.command("show")(runs.show_run)
 app.command("cancel")(bulk.cancel_runs)
 app.command("rerun")(bulk.rerun_runs)
 app.command("export")(batch.export_runs)
+app.command("backtest")(backtests.backtest_flow)
 app.add_typer(flows.commands, name="flows")
 app.add_typer(flows.version_commands, name="versions")
 
