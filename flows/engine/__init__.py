@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 # ``cel`` imports its command line, and with it a toolkit for terminals: 25 MB and 0.2 s of each process.
 sys.modules.setdefault("cel.cli", ModuleType("cel.cli"))
 
-from flows.engine.backtest import backtest, backtest_run, backtest_sync, find_untestable, leave_one_out
+from flows.engine.backtest import backtest_run, backtest_runs, backtest_runs_sync, find_untestable, leave_one_out
 from flows.engine.backtest_result import AuditChange, BacktestKind, BacktestReason, BacktestResult, RunBacktest
 from flows.engine.errors import (
     ExpressionError,

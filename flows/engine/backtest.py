@@ -43,6 +43,7 @@ from flows.engine.plugins import registry as default_registry
 from flows.engine.prompt import build_own_message, build_sections, render_issue, select_attempts
 from flows.engine.redaction import Redactor
 from flows.engine.result import FoundIssue
+from flows.engine.settling import find_accepted, find_called_step
 from flows.engine.spec import FlowSpec, StepSpec
 
 PastRun = tuple[FlowSpec, History]
@@ -65,6 +66,7 @@ _SENTENCES = {
     BacktestReason.INPUT_DIFFERS: "From step {step} on the model would have been given something else.",
     BacktestReason.NOT_REACHED: "The run would go on to step {step}, which it did not reach.",
     BacktestReason.NEW_STEP: "Step {step} would ask a model for what this run never asked.",
+    BacktestReason.OTHER_MODEL: "The next try of step {step} would have asked another model.",
     BacktestReason.IMPURE_PLUGIN: "An audit of step {step} is registered as not pure, so it is not called again.",
     BacktestReason.MISSING_PLUGIN: "Attempt {number} of step {step} was judged by a plug-in that is not there now.",
     BacktestReason.PLUGIN_CHANGED: "Attempt {number} of step {step} comes out otherwise: a plug-in has changed.",
@@ -92,7 +94,7 @@ async def backtest_run(
     return (await past.find_obstacle(is_removed=is_removed)) or await _Walk(past, candidate).walk()
 
 
-async def backtest(
+async def backtest_runs(
     candidate: FlowSpec, runs: Iterable[PastRun], *, registry: Registry = default_registry
 ) -> BacktestResult:
     """The totals of ``backtest_run`` over many runs, which are taken one by one."""
@@ -104,9 +106,9 @@ async def backtest(
     return result + BacktestResult.of(batch)
 
 
-def backtest_sync(candidate: FlowSpec, runs: Iterable[PastRun], **options: Any) -> BacktestResult:
-    """``backtest`` for scripts without an event loop; takes the same options."""
-    return asyncio.run(backtest(candidate, runs, **options))
+def backtest_runs_sync(candidate: FlowSpec, runs: Iterable[PastRun], **options: Any) -> BacktestResult:
+    """``backtest_runs`` for scripts without an event loop; takes the same options."""
+    return asyncio.run(backtest_runs(candidate, runs, **options))
 
 
 async def leave_one_out(
@@ -156,7 +158,7 @@ def find_untestable(spec: FlowSpec, candidate: FlowSpec) -> list[Problem]:
             found.append(Problem(format_pointer(("steps", index)), message))
             continue
         message = "Another question brings another answer; only a trial can tell what this changes."
-        for field in (*_PROMPT_FIELDS, *_INPUT_FIELDS, "tool_name", "time_limit", *_MODEL_FIELDS):
+        for field in (*_PROMPT_FIELDS, *_INPUT_FIELDS, "tool_name", "time_limit", "last_model", *_MODEL_FIELDS):
             if _find_setting(spec, old, field) != _find_setting(candidate, step, field):
                 is_own = field not in _MODEL_FIELDS or getattr(old, field) != getattr(step, field)
                 pointer = format_pointer(("steps", index, field)) if is_own else f"/{field}"
@@ -478,6 +480,10 @@ class _Walk:
         """Whether there is an answer to a further call of a step, and whether it was told the same."""
         if number > len(stored):
             return _Stop(needs_call=True)
+        if _is_last_model(self.past.spec.step(self.origins[index]), stored[: number - 1]) != _is_last_model(
+            self.candidate.step(index), self.judged.attempts(index)
+        ):
+            return _Stop(BacktestReason.OTHER_MODEL)
         if not self.is_hypothetical:
             told = _describe_feedback(self.past.spec.step(self.origins[index]), stored[: number - 1])
             self.is_hypothetical = told != _describe_feedback(self.candidate.step(index), self.judged.attempts(index))
@@ -507,7 +513,8 @@ class _Walk:
             return
         saved = stored[len(walked) :]
         self.saved += saved
-        if _has_passed(stored) and not _has_passed(walked):
+        own = self.past.spec.step(self.origins[index])
+        if _has_ended_well(own, stored) and not _has_ended_well(self.candidate.step(index), walked):
             self._refuse()
         elif saved:
             self.is_sooner = True
@@ -565,8 +572,12 @@ class _Walk:
         )
 
 
-def _has_passed(attempts: tuple[Attempt, ...]) -> bool:
-    return any(attempt.passed for attempt in attempts)
+def _has_ended_well(step: StepSpec, attempts: tuple[Attempt, ...]) -> bool:
+    return any(attempt.passed for attempt in attempts) or find_accepted(step, attempts) is not None
+
+
+def _is_last_model(step: StepSpec, attempts: tuple[Attempt, ...]) -> bool:
+    return find_called_step(step, attempts) is not step
 
 
 def _describe_feedback(step: StepSpec, attempts: tuple[Attempt, ...]) -> Any:

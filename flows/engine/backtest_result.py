@@ -42,6 +42,8 @@ class BacktestReason(StrEnum):
     """The run never came to the step that would follow."""
     NEW_STEP = "new_step"
     """The candidate asks a model in a step that the run's definition doesn't have."""
+    OTHER_MODEL = "other_model"
+    """The next try would have asked the step's last model, or would not have."""
     IMPURE_PLUGIN = "impure_plugin"
     """An audit that is registered with ``pure=False`` judges the run."""
     MISSING_PLUGIN = "missing_plugin"

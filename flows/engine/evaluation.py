@@ -13,6 +13,7 @@ from flows.engine.history import History
 from flows.engine.json_values import clean_value, describe_type
 from flows.engine.plugin_calls import call_function
 from flows.engine.plugins import PREFIX, PythonFunction, Registry
+from flows.engine.settling import find_step_final
 from flows.engine.spec import FlowSpec
 from flows.engine.time_limits import TimeBudget
 
@@ -23,7 +24,7 @@ def step_variables(spec: FlowSpec, history: History, index: int) -> dict[str, An
     """``input``, ``steps`` and ``previous`` as step ``index`` sees them: final attempts of the steps before it."""
     steps = []
     for position in range(index):
-        final = history.final(position)
+        final = find_step_final(spec, history, position)
         steps.append(
             {
                 "name": spec.step(position).name if position else "Initial input",
@@ -120,7 +121,7 @@ async def prepare_input(
         used = (step.input_expression, step.input_sanitizer)
         return earlier[-1].input, {name: mark for name, mark in earlier[-1].plugins.items() if name in used}
     where = f"Step {index} “{step.name}”"
-    before = history.final(index - 1)
+    before = find_step_final(spec, history, index - 1)
     value, plugins = before.usable_output if before else None, {}
     if step.input_expression is not None:
         evaluator = Evaluator(step_variables(spec, history, index), registry, budget, before_slow=before_slow)

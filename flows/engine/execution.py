@@ -33,9 +33,10 @@ from flows.engine.planner import Action, Call, Compute, EndReason, EndStatus, Fi
 from flows.engine.plugins import Registry
 from flows.engine.pricing import leave_unpriced, price_usage
 from flows.engine.prompt import build_own_message, build_request
-from flows.engine.providers import ModelClient, Provider, Providers, build_idempotency_key, find_providers
+from flows.engine.providers import ModelClient, Providers, build_idempotency_key, find_providers
 from flows.engine.redaction import MARK, Redactor
 from flows.engine.reply import ToolReply
+from flows.engine.settling import find_called_step, list_accepted
 from flows.engine.spec import FlowSpec, ServiceTier
 from flows.engine.time_limits import DEFAULT_PLUGIN_TIMEOUT, TimeBudget, find_deadline
 
@@ -176,6 +177,8 @@ class _Ready:
 
     start: Start
     budget: TimeBudget
+    model: str = ""
+    """The model that is called, as flows name it."""
     permit: Permit | None = None
     reply: ToolReply | None = None
 
@@ -222,7 +225,7 @@ class Execution:
         if received is not None:
             start = received.start
             budget = self._allot(history, start.step, start.started_at)
-            following = _Ready(start, budget, reply=received.reply)
+            following = _Ready(start, budget, self._find_model(history, start.step), reply=received.reply)
         else:
             following = await self._find_next(course)
         while isinstance(following, _Ready):
@@ -230,7 +233,8 @@ class Execution:
             following = _find_overrun(following.budget, ended) or await self._find_next(course)
         if isinstance(following, ExecutionEnd):
             return following
-        finish = course.redactor.redact_finish(following)
+        accepted = tuple((one.step, one.number) for one in list_accepted(self.spec, course.history))
+        finish = replace(course.redactor.redact_finish(following), accepted=accepted)
         await course.record(finish=finish)
         return ExecutionEnd(course.history, finish)
 
@@ -301,7 +305,11 @@ class Execution:
             reason = EndReason.MISSING_INPUT if is_missing else EndReason.EXPRESSION_ERROR
             # No attempt began that could be named: the sentence names the step.
             return Finish(EndStatus.ERRORED, reason, str(error))
-        return _Ready(Start(action.step, action.number, step_input, request, now, plugins), budget)
+        start = Start(action.step, action.number, step_input, request, now, plugins)
+        return _Ready(start, budget, self._find_model(history, action.step))
+
+    def _find_model(self, history: History, step: int) -> str:
+        return find_called_step(self.spec.step(step), history.attempts(step)).model or ""
 
     async def _enter_gate(
         self, ready: _Ready, body: Mapping[str, Any], course: _Course
@@ -309,10 +317,10 @@ class Execution:
         """The attempt with the permit of its call. What waits at the gate has not begun."""
         start, history = ready.start, course.history
         # Limits go by the name that flows use, with that of the provider.
-        request = {**body, "model": self.spec.step(start.step).model}
+        request = {**body, "model": ready.model}
         permit = self.gate.try_enter(request)
         if permit is not None:
-            return _Ready(start, ready.budget, permit)
+            return replace(ready, permit=permit)
         await course.flush()
         entered = await self.gate.enter(request)
         now = self.clock.now()
@@ -327,7 +335,7 @@ class Execution:
         if stop is not None:
             entered.release(NO_USAGE)
             return stop
-        return _Ready(replace(start, started_at=now), budget, entered)
+        return replace(ready, start=replace(start, started_at=now), budget=budget, permit=entered)
 
     # The attempt
 
@@ -341,7 +349,7 @@ class Execution:
             if isinstance(answer, AttemptError):
                 usage = UNREPORTED_USAGE if self.track_usage else NO_USAGE
                 return self._end(start, outcome=Outcome.ERRORED, usage=usage, error=answer)
-            reply = self._price(answer, start)
+            reply = self._price(answer, ready)
             if reply.arguments is not None and is_judged_in_python(self.spec.step(start.step), self.registry):
                 await course.receive(start, reply)
         meta: dict[str, Any] = {
@@ -373,7 +381,7 @@ class Execution:
                 return _break_off(budget)
             used = None
             answer = await send_request(
-                self.clients.get(self._find_provider(start.step).name, self.client),
+                self.clients.get(self.providers.split(ready.model)[0].name, self.client),
                 start.request,
                 tool_name=step.tool_name or "",
                 idempotency_key=build_idempotency_key(
@@ -391,13 +399,11 @@ class Execution:
         finally:
             ready.permit.release(used)
 
-    def _find_provider(self, step: int) -> Provider:
-        return self.providers.split(self.spec.step(step).model or "")[0]
-
-    def _price(self, answer: ToolReply, start: Start) -> ToolReply:
+    def _price(self, answer: ToolReply, ready: _Ready) -> ToolReply:
         """The reply with the cost of its usage, and its model as flows call it."""
+        start = ready.start
         assert start.request is not None
-        provider = self._find_provider(start.step)
+        provider = self.providers.split(ready.model)[0]
         model = answer.model or start.request["model"]
         # A server that does not say which tier it used is taken at the request's word.
         tier = answer.service_tier or start.request.get("service_tier")

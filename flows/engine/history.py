@@ -261,10 +261,6 @@ class History:
         """The attempts of a step, none if it has not begun."""
         return self.steps[step] if 0 <= step < len(self.steps) else ()
 
-    def final(self, step: int) -> Attempt | None:
-        """The attempt that decides about a step: its last one that was not interrupted or cancelled."""
-        return find_final(self.attempts(step))
-
     def __iter__(self) -> Iterator[Attempt]:
         """All attempts, in order."""
         return chain.from_iterable(self.steps)
@@ -275,7 +271,7 @@ class History:
 
 
 def find_final(attempts: Sequence[Attempt]) -> Attempt | None:
-    """The last of a step's attempts that was not interrupted or cancelled: it decides about the step."""
+    """The last of a step's attempts that was not interrupted or cancelled; ``settling`` says which one counts."""
     return next((attempt for attempt in reversed(attempts) if attempt.outcome not in UNDECIDED), None)
 
 

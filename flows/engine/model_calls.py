@@ -86,7 +86,17 @@ def resolve_spec(spec: FlowSpec, defaults: ModelSettings, providers: Providers |
     return spec.model_copy(update={"steps": steps})
 
 
-def _resolve_step(step: StepSpec, flow: FlowSpec, defaults: ModelSettings, providers: Providers) -> StepSpec:
+def adapt_settings(step: StepSpec, providers: Providers) -> StepSpec:
+    """The step without those settings, resolved for another model, that its model does not take."""
+    assert step.model is not None
+    filled = {name: getattr(step, name) for name in ModelSettings.model_fields}
+    blank = step.model_copy(update=dict.fromkeys(filled))
+    return _resolve_step(blank, ModelSettings(model=step.model), ModelSettings(**filled), providers)
+
+
+def _resolve_step(
+    step: StepSpec, flow: FlowSpec | ModelSettings, defaults: ModelSettings, providers: Providers
+) -> StepSpec:
     own = {name: _first(getattr(step, name), getattr(flow, name)) for name in ModelSettings.model_fields}
     filled = {name: _first(value, getattr(defaults, name)) for name, value in own.items()}
 
@@ -121,7 +131,10 @@ def check_model_calls(spec: FlowSpec, defaults: ModelSettings | None, providers:
     for index, step in enumerate(spec.steps):
         if step.is_local:
             continue
-        for problem in _check_step(index, spec, defaults, providers):
+        problems = list(_check_step(index, spec, defaults, providers))
+        if step.last_model is not None:
+            problems += _check_last_model(index, spec, defaults, providers)
+        for problem in problems:
             # A value of the flow is reported once, for the first step that it does not suit.
             found.setdefault(problem.path, problem)
     return list(found.values())
@@ -161,6 +174,17 @@ def _check_step(
     except UnsupportedCallError as error:
         if providers is not None:
             yield place("reasoning_effort" if error.is_about_effort else "model", str(error))
+
+
+def _check_last_model(
+    index: int, spec: FlowSpec, defaults: ModelSettings | None, providers: Providers | None
+) -> Iterator[Problem]:
+    """What keeps a step from asking its last model, all of it at that field."""
+    steps = list(spec.steps)
+    steps[index] = steps[index].model_copy(update={"model": steps[index].last_model})
+    asked = spec.model_copy(update={"steps": tuple(steps)})
+    for problem in _check_step(index, asked, defaults, providers):
+        yield Problem(f"/steps/{index}/last_model", problem.message)
 
 
 async def send_request(

@@ -16,7 +16,8 @@ from enum import StrEnum
 from itertools import pairwise
 
 from flows.engine.clock import describe_seconds
-from flows.engine.history import Attempt, History, Outcome, Severity, count_by_severity
+from flows.engine.history import Attempt, History, Outcome, Severity, count_by_severity, find_final
+from flows.engine.settling import find_accepted, has_used_tries
 from flows.engine.spec import DEFAULT_RETRY_WINDOW, FlowSpec, StepSpec
 
 FIRST_BACKOFF = 1.0
@@ -40,6 +41,8 @@ class EndReason(StrEnum):
 
     ALL_STEPS_PASSED = "all_steps_passed"
     STEP_FAILED = "step_failed"
+    STALLED = "stalled"
+    """A step gave the same, or failed for the same issues, again and again."""
     PROVIDER_ERROR = "provider_error"
     """Transport errors went on until the retry window of a step was over."""
     CALL_REFUSED = "call_refused"
@@ -85,6 +88,8 @@ class Finish:
     reason: EndReason
     sentence: str
     blocking: tuple[int, int] | None = None
+    accepted: tuple[tuple[int, int], ...] = ()
+    """Step and number of the attempts that were accepted though they did not pass."""
 
 
 Action = Call | Compute | Wait | Finish
@@ -102,13 +107,18 @@ def next_action(spec: FlowSpec, history: History) -> Action:
 
 def _find_next(spec: FlowSpec, history: History) -> Action:
     unpassed: Finish | None = None
+    accepted: list[str] = []
     for index, step in enumerate(spec.steps, start=1):
         attempts = history.attempts(index)
-        last = history.final(index)
+        last = find_final(attempts)
         action = Compute(index, len(attempts) + 1) if step.is_local else Call(index, len(attempts) + 1)
         if last is None:
             return action
         if last.passed:
+            continue
+        if (best := find_accepted(step, attempts)) is not None:
+            tries = sum(attempt.counts for attempt in attempts)
+            accepted.append(f"Step {index} “{step.name}”: attempt {best.number} is the best of {tries}, and accepted.")
             continue
         if last.error is not None and not last.error.code.is_retryable:
             return _finish_refused(index, step, last)
@@ -121,17 +131,20 @@ def _find_next(spec: FlowSpec, history: History) -> Action:
         unpassed = unpassed or following
     if unpassed is not None:
         return unpassed
-    return Finish(EndStatus.SUCCEEDED, EndReason.ALL_STEPS_PASSED, "All steps passed.")
+    sentence = " ".join(["All other steps passed.", *accepted]) if accepted else "All steps passed."
+    return Finish(EndStatus.SUCCEEDED, EndReason.ALL_STEPS_PASSED, sentence)
 
 
 def _retry(step: StepSpec, attempts: Sequence[Attempt], last: Attempt, action: Call | Compute) -> Action:
     """The next try after an output that did not pass, or the end of the step whose tries are used up."""
     tries = sum(attempt.counts for attempt in attempts)
-    if tries < step.max_attempts:
+    if not has_used_tries(step, attempts):
         return action
-    opening = f"Step {last.step} “{step.name}” did not pass in {tries} {_plural('attempt', tries)}"
+    reason = EndReason.STEP_FAILED if tries >= step.max_attempts else EndReason.STALLED
+    stuck = "" if reason is EndReason.STEP_FAILED else " and was stuck"
+    opening = f"Step {last.step} “{step.name}” did not pass in {tries} {_plural('attempt', tries)}{stuck}"
     sentence = f"{opening}: {describe_verdict(last)}"
-    return Finish(EndStatus.FAILED, EndReason.STEP_FAILED, sentence, (last.step, last.number))
+    return Finish(EndStatus.FAILED, reason, sentence, (last.step, last.number))
 
 
 def _repeat_call(

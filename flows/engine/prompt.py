@@ -17,8 +17,9 @@ from flows.engine.history import Attempt, History, Issue, Outcome, Severity
 from flows.engine.json_values import dump_line, dump_visible
 from flows.engine.message_template import fill_placeholders, list_placeholders
 from flows.engine.model_api import render_request
-from flows.engine.model_calls import plan_call
+from flows.engine.model_calls import adapt_settings, plan_call
 from flows.engine.providers import Providers
+from flows.engine.settling import find_called_step
 from flows.engine.spec import FlowSpec, StepSpec
 
 PREVIOUS_STEPS_HEADING = "## Previous step results"
@@ -74,10 +75,12 @@ def build_request(
     ``spec`` is checked and resolved: its model steps name their model. JSON appears here and nowhere earlier. Raises
     ``UnsupportedCallError`` if the model can't be asked at its provider, and what ``build_own_message`` raises.
     """
-    step = spec.step(index)
+    step, known = find_called_step(spec.step(index), history.attempts(index)), providers or Providers()
     if step.model is None or step.tool_name is None or step.output_schema is None:
         raise ValueError(f"Step {index} is not ready to be called: resolve and freeze the spec first.")
-    plan = plan_call(step.model, step.reasoning_effort, providers or Providers())
+    if step is not spec.step(index):
+        step = adapt_settings(step, known)
+    plan = plan_call(step.model or "", step.reasoning_effort, known)
     return render_request(
         plan,
         step,

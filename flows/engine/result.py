@@ -10,6 +10,8 @@ from pydantic import BaseModel, ConfigDict
 from flows.engine.errors import OutputError
 from flows.engine.history import Attempt, History, Issue, Severity, TokenUsage, filter_issues, find_final, sum_usage
 from flows.engine.planner import EndReason, EndStatus, Finish
+from flows.engine.settling import find_accepted, find_step_final
+from flows.engine.spec import FlowSpec
 from flows.engine.typed_output import build_type
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -36,10 +38,14 @@ class StepResult(BaseModel):
     """All attempts, or only the final one if the result was asked for without the others."""
     usage: TokenUsage | None = None
     """Of all attempts, whether they are carried or not; None if usage is not tracked."""
+    accepted: int | None = None
+    """The number of the attempt that was accepted as the step's best though it did not pass."""
 
     @property
     def final(self) -> Attempt | None:
-        """The attempt that decides: the last one that was not interrupted or cancelled."""
+        """The attempt that decides: the accepted one, else the last that was not interrupted or cancelled."""
+        if self.accepted is not None:
+            return next(attempt for attempt in self.attempts if attempt.number == self.accepted)
         return find_final(self.attempts)
 
     @property
@@ -87,21 +93,23 @@ class RunResult(BaseModel):
         history: History,
         finish: Finish,
         *,
-        names: list[str],
+        spec: FlowSpec,
         include_all_attempts: bool = True,
         include_token_usage: bool = True,
     ) -> Self:
-        """Derive the result of a history. ``names`` are those of the flow's steps, from step 1 on."""
+        """Derive the result of a run of ``spec`` from its history."""
 
         steps = []
         for index, attempts in enumerate(history.steps):
-            final = history.final(index)
+            final = find_step_final(spec, history, index)
+            accepted = find_accepted(spec.step(index), attempts) if index else None
             step = StepResult(
                 index=index,
-                name=names[index - 1] if index else "Initial input",
+                name=spec.step(index).name if index else "Initial input",
                 retries_used=max(0, sum(attempt.counts for attempt in attempts) - 1),
                 attempts=attempts if include_all_attempts else tuple(filter(None, [final])),
                 usage=sum_usage(attempt.usage for attempt in attempts) if include_token_usage else None,
+                accepted=accepted.number if accepted is not None else None,
             )
             steps.append(step)
         return cls(
@@ -114,7 +122,7 @@ class RunResult(BaseModel):
 
     @property
     def passed(self) -> bool:
-        """Whether every step's last attempt passed."""
+        """Whether every step passed, or had its best output accepted."""
         return self.status is EndStatus.SUCCEEDED
 
     @property

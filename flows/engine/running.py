@@ -88,7 +88,7 @@ async def run_flow(
     return RunResult.of(
         Redactor.of(spec.redact, end.history.initial_input).redact_history(end.history),
         end.finish,
-        names=[step.name for step in spec.steps],
+        spec=spec,
         include_all_attempts=include_all_attempts,
         include_token_usage=include_token_usage,
     )

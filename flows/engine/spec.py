@@ -88,6 +88,15 @@ class FailAt(StrEnum):
     """The audit only warns."""
 
 
+class OnExhausted(StrEnum):
+    """What becomes of a step whose tries are used up, or that is stuck."""
+
+    FAIL = "fail"
+    ACCEPT_BEST = "accept_best"
+    """Its best usable output counts, as if it had passed: the one with the fewest critical issues, then high, medium,
+    low ones, then the latest."""
+
+
 Temperature = Annotated[float, Field(ge=0, le=2, allow_inf_nan=False, strict=True)]
 MaxTokens = Annotated[StrictInt, Field(ge=1)]
 
@@ -201,6 +210,11 @@ class StepSpec(_Document):
     service_tier: ServiceTier | None = None
 
     max_retries: Annotated[StrictInt, Field(ge=0, le=100)] = 3
+    stall_after: Annotated[StrictInt, Field(ge=2, le=100)] | None = None
+    """The step is stuck, and over, once this many outputs in a row are equal or fail for the same issues."""
+    last_model: str | None = Field(default=None, min_length=1)
+    """Asked instead of ``model`` for the last try, or for one more when the step is stuck."""
+    on_exhausted: OnExhausted = OnExhausted.FAIL
     retry_window: RetryWindow | None = None
     """How long calls that bring no answer are repeated, from the first of an unbroken row of them."""
     time_limit: TimeLimit | None = None

@@ -135,6 +135,7 @@ def _check_step(index: int, step: StepSpec, registry: Registry) -> Iterator[Prob
             "(or a compute expression, if it is meant to be local).",
         )
     yield from _check_output(step, registry)
+    yield from _check_settling(step)
     if not step.is_local:
         yield from _check_placeholders(index, step.system_message)
     yield from _check_include_results(index, step)
@@ -143,6 +144,17 @@ def _check_step(index: int, step: StepSpec, registry: Registry) -> Iterator[Prob
     for position, audit in enumerate(step.audits):
         yield from _place(f"/audits/{position}", _check_audit(audit, registry))
     yield from _check_unique(step.audits, "/audits", "name", "Two audits of this step are called “{}”. Rename one.")
+
+
+def _check_settling(step: StepSpec) -> Iterator[Problem]:
+    if step.is_local:
+        for field in ("stall_after", "last_model", "on_exhausted"):
+            if getattr(step, field) != StepSpec.model_fields[field].default:
+                yield Problem(
+                    f"/{field}", "A local step gives the same each time: this is for steps that call a model."
+                )
+    elif step.last_model is not None and not step.max_retries:
+        yield Problem("/last_model", "The last model is asked for a retry, and this step has none. Allow one.")
 
 
 def _check_placeholders(index: int, text: str) -> Iterator[Problem]:
@@ -290,6 +302,7 @@ def find_price_warnings(
 ) -> list[str]:
     """A sentence where a budget in money would not count all calls of a flow, since a model has no known price."""
     models = {step.model or spec.model or default_model for step in spec.steps if not step.is_local}
+    models |= {step.last_model for step in spec.steps}
     unpriced = sorted(
         model for model in models if model is not None and not _has_price(model, providers or Providers())
     )

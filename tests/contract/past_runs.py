@@ -15,7 +15,7 @@ from flows.engine.history import Attempt, History
 from flows.engine.planner import Finish
 from flows.engine.redaction import Redactor
 from flows.engine.running import check_input
-from flows.engine.spec import FailAt, FlowSpec, ModelSettings, StepSpec
+from flows.engine.spec import FailAt, FlowSpec, ModelSettings, OnExhausted, StepSpec
 from flows.engine.spec_check import prepare_spec
 from tests.contract.engine_net import MAX_RECORDS, NOON, REGISTRY, CrashError, Net, build_execution, recover
 from tests.contract.random_cases import Document, make_case
@@ -100,7 +100,7 @@ def change_spec(spec: FlowSpec, rng: random.Random) -> FlowSpec:
 def _change_step(step: StepSpec, rng: random.Random) -> StepSpec:
     audits = list(step.audits)
     changes: dict[str, Any] = {}
-    match rng.randrange(6):
+    match rng.randrange(8):
         case 0 if audits:
             del audits[rng.randrange(len(audits))]
         case 1 if audits:
@@ -112,6 +112,10 @@ def _change_step(step: StepSpec, rng: random.Random) -> StepSpec:
             changes = {"stop_on_failure": not step.stop_on_failure}
         case 4:
             changes = {"output_sanitizer": None}
+        case 5 if not step.is_local:
+            changes = {"stall_after": rng.choice((2, 3))}
+        case 6 if not step.is_local:
+            changes = {"on_exhausted": OnExhausted.ACCEPT_BEST}
         case _:
             changes = {"max_retries": rng.choice((0, 1, 2, 3))}
     return step.model_copy(update={"audits": tuple(audits), **changes})

@@ -23,13 +23,13 @@ from flows.engine import (
     Severity,
     TokenUsage,
     backtest_run,
-    backtest_sync,
+    backtest_runs_sync,
     find_untestable,
     leave_one_out,
 )
 from flows.engine.plugins import Registry
 from flows.engine.redaction import Redactor
-from flows.engine.spec import FailAt, StepSpec
+from flows.engine.spec import FailAt, OnExhausted, StepSpec
 from tests.engine.builders import TEXT_SCHEMA, closed, make_error, make_flow, make_history, make_step
 from tests.engine.executions import LENGTH, LONG, SHORT, execute, simulate
 
@@ -223,6 +223,24 @@ class TestSettings:
         found = ask(ONE, ONE.model_copy(update=budget), history)
         assert (found.kind, found.ends, found.blocking) == (BacktestKind.REFUSED, EndStatus.ERRORED, (1, 1))
 
+    @pytest.mark.parametrize(
+        ("fields", "kind", "saved", "ends"),
+        [
+            ({"stall_after": 2}, BacktestKind.SOONER, 2, EndStatus.FAILED),
+            ({"stall_after": 3, "on_exhausted": OnExhausted.ACCEPT_BEST}, BacktestKind.SOONER, 1, EndStatus.SUCCEEDED),
+            ({"on_exhausted": OnExhausted.ACCEPT_BEST}, BacktestKind.SOONER, 0, EndStatus.SUCCEEDED),
+            ({"last_model": "gpt-5"}, BacktestKind.BEYOND, 0, None),
+        ],
+    )
+    def test_what_happens_when_tries_run_out(
+        self, fields: dict[str, Any], kind: BacktestKind, saved: int, ends: EndStatus | None
+    ) -> None:
+        history = run(ONE, tool_1=[SHORT])
+        found = ask(ONE, change(ONE, **fields), history)
+        assert (found.kind, found.attempts_saved, found.ends) == (kind, saved, ends)
+        own = change(ONE, **fields)
+        assert ask(own, own, run(own, tool_1=[SHORT])).kind is BacktestKind.SAME
+
     def test_a_shorter_retry_window(self) -> None:
         history = run(ONE, tool_1=[LONG])
         lost = Attempt(
@@ -286,8 +304,8 @@ class TestTotals:
     def test_batches_add_up_to_the_whole(self) -> None:
         candidate = change(ONE, audits=(COFFEE,))
         runs = [(ONE, history) for history in self.HISTORIES]
-        whole = backtest_sync(candidate, runs, registry=Registry())
-        parts = [backtest_sync(candidate, part, registry=Registry()) for part in (runs[:3], runs[3:])]
+        whole = backtest_runs_sync(candidate, runs, registry=Registry())
+        parts = [backtest_runs_sync(candidate, part, registry=Registry()) for part in (runs[:3], runs[3:])]
         assert parts[0] + parts[1] == whole
         assert BacktestResult.from_document(whole.to_document()) == whole
         sooner = whole.find(BacktestKind.SOONER)

@@ -7,12 +7,15 @@ from decimal import Decimal
 
 import pytest
 
-from flows.engine.history import History, Issue, Outcome, Severity, TokenUsage, filter_issues, sum_usage
+from flows.engine.history import History, Issue, Outcome, Severity, TokenUsage, filter_issues, find_final, sum_usage
 from flows.engine.planner import EndReason, EndStatus, Finish
 from flows.engine.result import RunResult
-from tests.engine.builders import make_attempt, make_history, make_issue, make_usage
+from tests.engine.builders import make_attempt, make_flow, make_history, make_issue, make_step, make_usage
 
 FINISH = Finish(EndStatus.SUCCEEDED, EndReason.ALL_STEPS_PASSED, "All steps passed.")
+
+
+SPEC = make_flow(make_step(1, name="Draft"), make_step(2, name="Polish"))
 
 
 def two_step_history() -> History:
@@ -27,7 +30,7 @@ def two_step_history() -> History:
 
 
 def result(**flags: bool) -> RunResult:
-    return RunResult.of(two_step_history(), FINISH, names=["Draft", "Polish"], **flags)
+    return RunResult.of(two_step_history(), FINISH, spec=SPEC, **flags)
 
 
 class TestHistory:
@@ -43,7 +46,7 @@ class TestHistory:
 
     def test_the_final_attempt_is_the_last_that_was_not_interrupted(self) -> None:
         history = make_history(make_attempt(1, 1, "failed"), make_attempt(1, 2, "interrupted"))
-        final = history.final(1)
+        final = find_final(history.attempts(1))
         assert final is not None and final.number == 1
 
 
