@@ -258,6 +258,14 @@ class RunFilters(django_filters.FilterSet):  # type: ignore[misc]  # see above
         help_text="Only runs that used more tokens than this.",
         **_number("Tokens are a whole number such as 20000.", 0, 10**15 - 1),
     )
+    accepted = RunFilter(
+        NumberField,
+        "accepted_count",
+        "gte",
+        label="Accepted outputs",
+        help_text="Only runs in which at least this many steps accepted an output that did not pass.",
+        **_number("Accepted outputs are a whole number such as 1.", 1, 1_000),
+    )
     by = IndexedFilter(
         NameField,
         "started_by_id",

@@ -209,9 +209,12 @@ def _update_runs(writes: list[RunWrite]) -> None:
             going_on.append((write.run_id, values))
             continue
         values["status"], values["end_reason"] = finish.status.value, finish.reason.value
-        values["end_sentence"] = finish.sentence
+        values["end_sentence"], values["accepted_count"] = finish.sentence, len(finish.accepted)
         values["blocking_step"], values["blocking_attempt"] = finish.blocking or (None, None)
         finished.append((write.run_id, values))
+        for step, number in finish.accepted:
+            accepted = Attempt.objects.filter(step__run=write.run_id, step__index=step, number=number)
+            accepted.update(is_accepted=True)
     _UPDATE_RUN.execute(going_on)
     _FINISH_RUN.execute(finished)
     add_facets((write.run_id, facet) for write in writes for facet in write.facets)

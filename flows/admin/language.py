@@ -166,6 +166,7 @@ def describe_choices() -> dict[str, Any]:
             "fail_at": [("", "Own severity"), *severities, ("never", "Never")],
             "efforts": [(one.value, EFFORT_WORDS.get(one, one.value.capitalize())) for one in ReasoningEffort],
             "tiers": [(one.value, one.value.capitalize()) for one in ServiceTier],
+            "exhausted": [("fail", "It has failed"), ("accept_best", "Accept the best output")],
             "failures": [("true", "Stop the run"), ("false", "Go on, mark as failed")],
         },
         "retry_window": DEFAULT_RETRY_WINDOW,

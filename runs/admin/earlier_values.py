@@ -26,7 +26,7 @@ from flows.admin.posted_json import PostedError, get_number, get_text, read_post
 from flows.engine.errors import ExpressionError
 from flows.engine.evaluation import Evaluator, step_variables
 from flows.engine.expressions import FIELD_VARIABLES
-from flows.engine.history import History
+from flows.engine.history import History, find_final
 from flows.engine.json_values import clean_value, dump_json, shorten
 from flows.engine.plugins import PREFIX, registry
 from flows.engine.spec import MAX_STEPS, FlowSpec, StepSpec
@@ -110,7 +110,7 @@ def list_variables(run: Run, names: Sequence[str], step: int, field: str, rule: 
     # Of the flow as it is being written, variables have the names only.
     named = tuple(StepSpec.model_construct(name=name) for name in names)
     values = step_variables(FlowSpec.model_construct(name="values", steps=named), history, step)
-    final = history.final(step)
+    final = find_final(history.attempts(step))
     absent = "No usable output in this run." if final else f"Run {run.pk} did not reach this step."
     notes: dict[str, str] = {}
     values["output"] = final.usable_output if final else None
@@ -162,7 +162,7 @@ def _find_item(values: dict[str, Any], rule: str) -> tuple[Any, str]:
 def _build_steps_tree(steps: list[dict[str, Any]], history: History) -> dict[str, Any]:
     parts = []
     for index, step in enumerate(steps):
-        final = history.final(index)
+        final = find_final(history.attempts(index))
         words = f"“{step['name']}”, {final.outcome if final else 'not in this run'}" if index else "the input"
         parts.append({**build_tree(step, f"[{index}]", MAX_STEP_PARTS), "preview": words})
     return {"segment": "steps", "preview": _preview(parts), "parts": parts}

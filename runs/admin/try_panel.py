@@ -26,6 +26,7 @@ from flows.engine.judging import clean_output, is_judged_in_python
 from flows.engine.model_calls import resolve_spec
 from flows.engine.plugins import PREFIX, registry
 from flows.engine.reply import ToolReply
+from flows.engine.settling import find_step_final
 from flows.engine.simulated_model import invent_value
 from flows.engine.spec import FlowSpec, StepSpec
 from flows.models import Flow
@@ -264,7 +265,7 @@ class Panel:
             input = invent_value(spec.input_schema, seed=spec.name) if spec.input_schema and self.is_whole else {}
         self.fields["input"] = _format(input)
         for position, step in enumerate(spec.steps[: self.index - 1], start=1):
-            final = history.final(position) if history else None
+            final = find_step_final(spec, history, position) if history else None
             output = final.usable_output if final else None
             if output is None and self.is_whole and step.output_schema is not None:
                 output = invent_value(step.output_schema, seed=step.name)

@@ -121,7 +121,7 @@ def show_filters(query: str) -> dict[str, Any]:
         shown[name] = text
         if name == "status":
             shown[name] = text.split(",")
-        elif name in ("version", "tokens") and text.isdigit():
+        elif name in ("version", "tokens", "accepted") and text.isdigit():
             shown[name] = int(text)
         elif name == "label" and len(texts) > 1:
             shown[name] = texts

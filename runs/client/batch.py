@@ -15,7 +15,7 @@ from uuid import uuid4
 import typer
 
 from runs.client import options, terminal
-from runs.client.runs import report_outcomes, wait_for_label
+from runs.client.runs import find_output, report_outcomes, wait_for_label
 from runs.client.server import SUCCEEDED, ClientError, Server, UnavailableError
 
 MAX_BATCH_RUNS = 1_000
@@ -137,7 +137,7 @@ def _fetch_results(server: Server, label: str, started: Lines) -> list[dict[str,
             results[run["id"]] = {
                 "run": run["id"],
                 "status": run["status"],
-                "output": run["steps"][-1]["attempts"][-1]["output"] if has_succeeded else None,
+                "output": find_output(run) if has_succeeded else None,
                 "problem": None if has_succeeded else run["end_sentence"],
             }
     return [{"line": line, **results[run["id"]]} for line, run in started if run["id"] in results]

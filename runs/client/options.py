@@ -54,6 +54,7 @@ FILTERS = {
     "to": _option(str, "Created at this day or time or before.", "--to", metavar="TIME"),
     "cost": _option(str, "That cost more.", metavar="USD"),
     "tokens": _option(int, "That used more tokens."),
+    "accepted": _option(int, "In which at least this many steps accepted an output that did not pass.", min=1),
     "by": _option(str, "Started by this user.", metavar="USER"),
     "view": _option(str, "The filters of a saved view; filters beside it replace its own.", metavar="NAME"),
 }

@@ -99,7 +99,7 @@ def finish_run(server: Server, run: dict[str, Any], *, as_json: bool) -> int:
         return RUN_EXITS[run["status"]]
     print_line(f"Run {number}: ", run["status"], f". {run['end_sentence'] or ''}", is_error=True)
     if run["status"] == "succeeded":
-        terminal.print_json(run["steps"][-1]["attempts"][-1]["output"])
+        terminal.print_json(find_output(run))
         return SUCCEEDED
     blocking = run["blocking"] or {}
     for attempt in _list_attempts(run):
@@ -181,6 +181,12 @@ def show_run(
     for attempt in attempts if issues or outputs else ():
         _print_attempt(attempt, has_output=outputs, has_issues=issues)
     return SUCCEEDED
+
+
+def find_output(run: dict[str, Any]) -> Any:
+    """The output of a run that succeeded: of its last step’s accepted attempt, or else of the last one."""
+    attempts = run["steps"][-1]["attempts"]
+    return next((one for one in attempts if one.get("is_accepted")), attempts[-1])["output"]
 
 
 def _list_attempts(run: dict[str, Any]) -> list[dict[str, Any]]:

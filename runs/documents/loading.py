@@ -129,6 +129,7 @@ _COLUMNS = (
     "pk", "again_of", "status", "end_reason", "end_sentence", "blocking_step", "blocking_attempt", "waiting_for",
     "cancel_requested", "is_simulated", "priority", "labels", "metadata", "model_settings", "token_budget",
     "cost_budget", "time_limit", "webhook_url", "created_at", "started_at", "ended_at", "step_count", "steps_passed",
+    "accepted_count",
     "attempt_count", "retry_count", "issues_low", "issues_medium", "issues_high", "issues_critical", "prompt_tokens",
     "completion_tokens", "total_tokens", "cached_tokens", "reasoning_tokens", "cost", "unpriced_count",
     "outputs_removed_at", "version_id", "flow_name", "version_number", "user_name",
@@ -236,7 +237,8 @@ def _build_steps(
         counted = [row for row in own if row.outcome != Outcome.INTERRUPTED]
         outcomes = [row.outcome for row in counted if row.outcome]
         # Where every worker died, the last attempt shows how far it came.
-        shown = (counted or own)[-1:] if parts.attempts == "final" else own
+        accepted = [row for row in own if row.is_accepted]
+        shown = (accepted or counted or own)[-1:] if parts.attempts == "final" else own
         steps.append(
             {
                 "index": index,
@@ -282,7 +284,7 @@ def _load_attempts(run_ids: Collection[int], **only: Any) -> dict[int, list[mode
     return attempts
 
 
-_COLUMNS_OF_ATTEMPT = ("number", "input", "request", "plugins", "started_at")
+_COLUMNS_OF_ATTEMPT = ("number", "input", "request", "plugins", "started_at", "is_accepted")
 _COLUMNS_AT_END = (
     "output", "raw_output", "model", "response_id", "finish_reason", "error", "failure_reason", "ended_at"
 )  # fmt: skip
@@ -320,6 +322,7 @@ def _build_input_attempt(run_id: int, input: Any, links: RunLinks, parts: Attemp
         "input": input,
         "output": input,
         "issues": [],
+        "is_accepted": False,
         "plugins": {},
         "usage": NO_USAGE,
     }

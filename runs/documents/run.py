@@ -118,6 +118,9 @@ class Attempt(Answer):
     finish_reason: TextOrNull = Field(description="Why the model stopped, as the provider says.")
     error: AttemptError | None = Field(description="Why it is `errored`.")
     failure_reason: TextOrNull = Field(description="Why it did not pass, as the step puts it.")
+    is_accepted: bool = Field(
+        description="Whether it counts for its step though it did not pass, as the best; known once the run has ended."
+    )
     plugins: dict[str, str] = Field(description="Fingerprints of the plug-ins that it used, by name.")
     started_at: datetime | None = Field(description="UTC.")
     ended_at: datetime | None = Field(description="UTC; null while it runs.")
@@ -187,6 +190,7 @@ class RunState(Answer):
     )
     step_count: Count = Field(description="Steps of the flow, without the input.")
     steps_passed: Count = Field(description="Steps that passed.")
+    accepted_count: Count = Field(description="Steps that did not pass and have their best output accepted.")
     attempt_count: Count = Field(description="Attempts of all steps.")
     retry_count: Count = Field(description="Attempts with an output, less the first of each step.")
     issue_counts: IssueCounts = Field(description="Issues of all attempts by severity, whatever `min_severity` is.")
@@ -233,6 +237,6 @@ class RunParts(AttemptParts):
 
     attempts: Literal["all", "final", "none"] = Field(
         "all",
-        description="`final`: of each step only the attempt that decides, which is its last one that was not "
-        "interrupted. `none`: no attempts.",
+        description="`final`: of each step only the attempt that decides, which is the accepted one, or else "
+        "the last that was not interrupted. `none`: no attempts.",
     )

@@ -56,6 +56,9 @@ class Attempt(models.Model):
     finish_reason = models.CharField(max_length=50, blank=True, default="")
     error = models.JSONField(null=True, blank=True)
     failure_reason = models.TextField(blank=True, default="")
+    is_accepted = models.BooleanField(
+        default=False, help_text="It did not pass, and its step accepted it as the best; known once the run has ended."
+    )
     plugins = models.JSONField(default=dict, blank=True)
     received = PackedJSONField(
         null=True,

@@ -44,6 +44,7 @@ class EndReason(models.TextChoices):
 
     ALL_STEPS_PASSED = PlannedEnd.ALL_STEPS_PASSED.value, "All steps passed"
     STEP_FAILED = PlannedEnd.STEP_FAILED.value, "A step did not pass"
+    STALLED = PlannedEnd.STALLED.value, "A step was stuck"
     PROVIDER_ERROR = PlannedEnd.PROVIDER_ERROR.value, "The provider could not be reached"
     CALL_REFUSED = PlannedEnd.CALL_REFUSED.value, "The call failed for good"
     MISSING_INPUT = PlannedEnd.MISSING_INPUT.value, "A step had no input"
@@ -177,6 +178,7 @@ class Run(models.Model):
 
     step_count = models.PositiveIntegerField()
     steps_passed = models.PositiveIntegerField(default=0)
+    accepted_count = models.PositiveIntegerField(default=0, help_text="Steps whose best output was accepted.")
     attempt_count = models.PositiveIntegerField(default=0)
     retry_count = models.PositiveIntegerField(default=0)
     issues_low = models.PositiveIntegerField(default=0)

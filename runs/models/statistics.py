@@ -53,6 +53,7 @@ class DailyRuns(DailyCounts):
 
     runs = _count()
     succeeded = _count()
+    accepted = _count("Of those that succeeded, runs in which a step did not pass and had its best output accepted.")
     failed = _count()
     errored = _count()
     cancelled = _count()

@@ -28,6 +28,7 @@ STATES: Mapping[str, Badge] = {
     "retrying": Badge("Waiting to retry", "clock", "running"),
     "succeeded": Badge("Succeeded", "check-circle", "passed"),
     "passed": Badge("Passed", "check-circle", "passed", "✓"),
+    "accepted": Badge("Accepted", "check-circle", "medium", "✓"),
     "failed": Badge("Failed", "x-circle", "failed", "✗"),
     "invalid": Badge("Invalid output", "no-symbol", "failed", "✗"),
     "errored": Badge("Errored", "bolt-slash", "errored", "!"),

@@ -72,7 +72,7 @@ class Figure(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StepSide:
-    """A step in one of the runs, by its last attempt that decides; ``row`` is None if there is none."""
+    """A step in one of the runs, by the attempt that counts; ``row`` is None if there is none."""
 
     run: Run
     index: int
@@ -198,7 +198,8 @@ def _load_sides(run: Run, spec: FlowSpec | None) -> dict[int, StepSide]:
         own, step = attempts.get(index, []), spec.step(index) if spec else None
         name = step.name if step else own[0].step.name if own else "Not begun"
         ended = [row for row in own if row.outcome]
-        decided = [row for row in ended if row.outcome not in UNDECIDED] or ended
+        accepted = [row for row in ended if row.is_accepted]
+        decided = accepted or [row for row in ended if row.outcome not in UNDECIDED] or ended
         is_local = step is not None and step.is_local
         sides[index] = StepSide(run, index, name, is_local, own, decided[-1] if decided else None)
     return sides

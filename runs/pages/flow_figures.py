@@ -89,7 +89,7 @@ OF_RUNS = (
 OF_DAY = (
     *(
         Column(name.capitalize(), name, format_count)
-        for name in ("runs", "succeeded", "failed", "errored", "cancelled")
+        for name in ("runs", "succeeded", "accepted", "failed", "errored", "cancelled")
     ),
     *(PASS_RATE, FIRST_ATTEMPT, P50, P95, TOKENS, COST),
 )

@@ -27,7 +27,7 @@ from runs.statistics.sums import Period, RunSums, last_days, sum_by_slot
 
 PAGE_SIZE = 100
 DAYS = 30
-_COLUMNS = ("runs", "succeeded", "cancelled", "first_time", "cost", "unpriced", "total_tokens")
+_COLUMNS = ("runs", "succeeded", "accepted", "cancelled", "first_time", "cost", "unpriced", "total_tokens")
 
 
 class FlowRow(NamedTuple):

@@ -278,7 +278,7 @@ def fetch_version_sums(
     """What was counted of each version in a year, by its key, without durations: attempts of a model, or runs."""
     kind: type[RunSums | StepSums] = StepSums if model else RunSums
     rows: Any = DailySteps.objects.all() if model else DailyRuns.objects.all()
-    own = ("passed", "first_passed") if model else ("runs", "succeeded", "cancelled", "first_time")
+    own = ("passed", "first_passed") if model else ("runs", "succeeded", "accepted", "cancelled", "first_time")
     columns = ("total_tokens", "cost", "unpriced", "attempts", "retries", "begun", *own)
     scope = Scope(today - YEAR, today, is_simulated, flow, version.pk if version else None, model or None)
     groups = scope.narrow(rows).values_list("version").annotate(*map(Sum, columns))

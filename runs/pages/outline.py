@@ -51,10 +51,11 @@ class AttemptLine:
     waited: str
     """How long its step waited before it, with the reason where it is known."""
     is_selected: bool
+    is_accepted: bool
 
     @property
     def badge(self) -> Badge:
-        return STATES[self.state]
+        return STATES["accepted" if self.is_accepted else self.state]
 
     @property
     def is_try(self) -> bool:
@@ -96,7 +97,8 @@ class StepLine:
 
     @property
     def last(self) -> AttemptLine | None:
-        return self.attempts[-1] if self.attempts else None
+        """The attempt that counts so far: the accepted one, or the last."""
+        return next((one for one in self.attempts if one.is_accepted), self.attempts[-1] if self.attempts else None)
 
     @property
     def tries(self) -> int:
@@ -203,6 +205,7 @@ def build_outline(
                 bar_width=f"{format_number(width)}%" if width else "",
                 waited=_explain_wait(earlier, row),
                 is_selected=name_attempt(row) == selected,
+                is_accepted=row.is_accepted,
             )
         )
     names = {row.step.index: row.step.name for row in rows}
@@ -250,8 +253,11 @@ def view_usage(row: models.Attempt) -> TokenUsage | None:
 
 
 def find_result(run: Run, rows: Sequence[models.Attempt]) -> models.Attempt | None:
-    """The attempt whose output is the result of a run: the last one of a run that succeeded."""
-    return rows[-1] if rows and run.status == RunStatus.SUCCEEDED else None
+    """The attempt whose output is the result of a run that succeeded: the last step's last one, or the accepted one."""
+    if not rows or run.status != RunStatus.SUCCEEDED:
+        return None
+    accepted = (row for row in rows if row.is_accepted and row.step.index == rows[-1].step.index)
+    return next(accepted, rows[-1])
 
 
 def choose_entry(run: Run, rows: Sequence[models.Attempt]) -> str:
@@ -300,6 +306,8 @@ def _find_step_state(attempts: Sequence[AttemptLine], most: int | None, run: Run
         return "waiting"
     if attempts[-1].state == RUNNING:
         return RUNNING
+    if any(attempt.is_accepted for attempt in attempts):
+        return "accepted"
     decided = [attempt.state for attempt in attempts if attempt.state not in UNDECIDED]
     if decided and decided[-1] == "passed":
         return "passed"

@@ -62,6 +62,7 @@ def build_head(run: Run, outline: Outline, request: HttpRequest, now: datetime) 
     success = _describe_success(run, outline)
     shown = {
         "badge": STATES[state],
+        "accepted": _describe_accepted(run, outline),
         "success": success,
         "verdict": None if success else read_verdict(run),
         "waiting": view_waiting(run, now),
@@ -85,6 +86,14 @@ def build_head(run: Run, outline: Outline, request: HttpRequest, now: datetime) 
         "curl": None if is_removed else build_curl_command(address, run.flow.name, run.version.number, run.input),
         "keeps_outputs": "" if days is None else formatting.format_plural(days, "day"),
     }
+
+
+def _describe_accepted(run: Run, outline: Outline) -> str:
+    """Which outputs were accepted though they did not pass: “best of 4 attempts”; empty if none was."""
+    steps = [step for step in outline.steps if step.state == "accepted"]
+    if len(steps) == 1:
+        return f"best of {formatting.format_plural(steps[0].tries, 'attempt')}"
+    return f"best outputs of {formatting.format_plural(run.accepted_count, 'step')}" if run.accepted_count else ""
 
 
 def _describe_success(run: Run, outline: Outline) -> dict[str, Any] | None:

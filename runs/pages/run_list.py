@@ -160,6 +160,7 @@ _FORMATS: Mapping[str, Callable[[Any], str]] = {
     "to": lambda value: _format_time(value.text),
     "cost": lambda value: f"over {format_budget(value)}",
     "tokens": lambda value: f"over {format_count(value)}",
+    "accepted": lambda value: f"{format_count(value)} or more",
     "order": lambda value: "",
 }
 
@@ -189,7 +190,7 @@ _COLUMNS = (
     *("pk", "flow_id", "version_number", "user_name", "is_simulated", "labels", "priority", "status"),
     *("cancel_requested", "waiting_for", "created_at", "started_at", "ended_at", "step_count", "steps_passed"),
     *("attempt_count", "issues_low", "issues_medium", "issues_high", "issues_critical", "total_tokens", "cost"),
-    "unpriced_count",
+    *("unpriced_count", "accepted_count"),
 )
 """What rows show of a run; inputs and the like may be large."""
 

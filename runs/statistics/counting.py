@@ -91,6 +91,7 @@ class EndedRun:
     status: str
     started_at: datetime | None
     ended_at: datetime
+    accepted_count: int
     models: list[str]
     """Those that its steps ask."""
     attempts: list[EndedAttempt] = field(default_factory=list)
@@ -108,7 +109,7 @@ def load_ended_runs(run_ids: Collection[int]) -> list[EndedRun]:
 
     Takes three queries, and one for each version that this process has not met yet.
     """
-    names = ("flow_id", "is_simulated", "status", "started_at", "ended_at")
+    names = ("flow_id", "is_simulated", "status", "started_at", "ended_at", "accepted_count")
     rows = Run.objects.filter(pk__in=run_ids, ended_at__isnull=False).order_by("pk")
     runs = {}
     asked = ("model_settings", "version__digest", "version_id")
@@ -168,7 +169,8 @@ def _count_run(row: DailyRuns, run: EndedRun, *, has_retries: bool) -> None:
     match run.status:
         case RunStatus.SUCCEEDED:
             row.succeeded += 1
-            row.first_time += not has_retries
+            row.accepted += run.accepted_count > 0
+            row.first_time += not has_retries and not run.accepted_count
         case RunStatus.FAILED:
             row.failed += 1
         case RunStatus.ERRORED:

@@ -108,6 +108,7 @@ class RunSums(Spent):
 
     runs: int = 0
     succeeded: int = 0
+    accepted: int = 0
     failed: int = 0
     errored: int = 0
     cancelled: int = 0
@@ -127,7 +128,8 @@ class RunSums(Spent):
 
     @property
     def pass_rate(self) -> float | None:
-        return share_of(self.succeeded, self.judged)
+        """The share that succeeded with every step passed."""
+        return share_of(self.succeeded - self.accepted, self.judged)
 
     @property
     def first_rate(self) -> float | None:

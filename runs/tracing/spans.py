@@ -35,9 +35,10 @@ from opentelemetry.trace import Link, Span, SpanContext, SpanKind, StatusCode, T
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from flows import __version__
-from flows.engine.history import Attempt, History, Outcome, find_final
+from flows.engine.history import Attempt, History, Outcome
 from flows.engine.model_api import find_max_tokens, find_tool, list_messages
 from flows.engine.providers import Provider
+from flows.engine.settling import find_called_step, find_deciding
 from flows.providers import build_providers
 from runs.audit_log.events import AuditAction
 from runs.models import AuditEntry, Run, RunStatus
@@ -97,15 +98,15 @@ class RunTracer:
 
     def _trace_step(self, run: Run, step: int, attempts: Sequence[Attempt], run_span: Span) -> None:
         spec = run.version.flow_spec.step(step)
-        deciding = find_final(attempts) or attempts[-1]
+        deciding = find_deciding(spec, attempts) or attempts[-1]
         times = attempts[0].started_at, max((one.ended_at for one in attempts if one.ended_at), default=None)
         about: Attributes = {"toolflow.run": run.pk, "toolflow.step": step, "toolflow.step.name": spec.name}
         passed = deciding.outcome is Outcome.PASSED
         with self._span(f"step {spec.name}", run_span, times, succeeded=passed) as span:
             outcome = {"toolflow.step.attempts": len(attempts), "toolflow.attempt.outcome": deciding.outcome.value}
             span.set_attributes({**about, **outcome})
-            provider = self._models.split(spec.model or "")[0]
-            for attempt in attempts:
+            for place, attempt in enumerate(attempts):
+                provider = self._models.split(find_called_step(spec, attempts[:place]).model or "")[0]
                 self._trace_attempt(attempt, span, spec.name, about, provider)
 
     def _trace_attempt(self, attempt: Attempt, above: Span, step: str, about: Attributes, provider: Provider) -> None:

@@ -266,7 +266,7 @@ class _Loading:
         """The attempt that decided about each earlier step, by run and the step's index in it."""
         wanted = {(run, place) for run in runs for place in places[run][: self.index - 1] if place}
         rows = models.Attempt.objects.filter(step__run__in=runs, step__index__in={place for _, place in wanted})
-        decided = rows.exclude(outcome__in=["", *UNDECIDED]).order_by("number")
+        decided = rows.exclude(outcome__in=["", *UNDECIDED]).order_by("is_accepted", "number")
         found = {(run, place): key for run, place, key in decided.values_list("step__run", "step__index", "pk")}
         return {place: key for place, key in found.items() if place in wanted}
 

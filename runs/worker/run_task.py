@@ -22,6 +22,7 @@ from flows.engine.history import History, Outcome, TokenUsage
 from flows.engine.planner import Call, Finish, Wait, next_action
 from flows.engine.plugins import registry
 from flows.engine.providers import ModelClient, Provider, Providers
+from flows.engine.settling import find_called_step
 from flows.engine.spec import FlowSpec, ModelSettings
 from flows.engine.spec_check import prepare_spec
 from flows.models import FlowVersion
@@ -256,7 +257,9 @@ class RunTask:
         if isinstance(action, Wait):
             action = action.then
         # None for a local step: nothing limits it.
-        next_model = spec.step(action.step).model if isinstance(action, Call) else None
+        next_model = None
+        if isinstance(action, Call):
+            next_model = find_called_step(spec.step(action.step), end.history.attempts(action.step)).model
         await self._context.database.persist(
             lambda: self.run.hand_back(delay=delay, next_model=next_model or "", waiting_for=end.waits_for)
         )

@@ -57,10 +57,11 @@ class RunFigures(Answer):
 
     total: Count = Field(validation_alias="runs", description="Runs that ended, with any status.")
     succeeded: Count = Field(description="Runs that succeeded: each is an accepted output.")
+    accepted: Count = Field(description="Of these, runs in which a step did not pass and had its best output accepted.")
     failed: Count = Field(description="Runs with an output that never passed.")
     errored: Count = Field(description="Runs that ended errored.")
     cancelled: Count = Field(description="Runs that were cancelled.")
-    pass_rate: Rate = Field(description="Runs that succeeded.")
+    pass_rate: Rate = Field(description="Runs that succeeded with every step passed.")
     first_attempt_pass_rate: Rate = Field(validation_alias="first_rate", description="Runs that needed no retry.")
     duration_p50: Seconds | None = Field(
         validation_alias="median", description="Seconds that half of the runs took at most, within 2.5 %."
