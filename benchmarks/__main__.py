@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import api, engine_overhead, in_flight, pages, recorder, retention, start_latency, worker_cost
+from benchmarks import api, backtest, engine_overhead, in_flight, pages, recorder, retention, start_latency, worker_cost
 from benchmarks.contender import ROOT, ContenderError
 from benchmarks.figures import Figure, Setting, say
 from benchmarks.work import write_work
@@ -23,6 +23,7 @@ BENCHMARKS: dict[str, Callable[[Setting], list[Figure]]] = {
     "pages": pages.measure,
     "api": api.measure,
     "retention": retention.measure,
+    "backtest": backtest.measure,
 }
 
 

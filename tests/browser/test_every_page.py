@@ -23,6 +23,7 @@ from tests.browser.run_under_way import RunUnderWay
 from tests.browser.widths import list_sticking_out, open_all_folds, resize
 from tests.engine.builders import make_attempt, make_issue, make_step
 from tests.flows.loading import load_flow
+from tests.runs.backtest_rows import ask, finish_in_thread, make_audited_flow, store_history
 from tests.runs.builders import make_run, make_version, make_worker
 from tests.runs.pages.daily_rows import add_audit, add_issues, add_runs, add_steps, day_ago
 from tests.runs.pages.history_builders import make_page_flow, make_retried_run, make_stored_run
@@ -294,11 +295,27 @@ def show_versions_and_files(page: Page) -> Iterator[None]:
         yield
 
 
+def show_backtests(page: Page) -> Iterator[None]:
+    version = store_history()[0].version
+    long = {"description": LONG, "title": LONG}
+    found = [finish_in_thread(ask(make_audited_flow(length, **long))) for length in (5, 20)]
+    found += [finish_in_thread(ask(version, leaves_out_each=True)), ask(make_audited_flow(6))]
+    published = make_version(make_audited_flow(20, **long))
+    addresses = [f"/backtests/{one.pk}/" for one in found]
+    addresses += [f"{addresses[1]}?kind=refused", f"/flows/texts/backtests/?status={LONG}", "/flows/texts/backtests/"]
+    addresses += ["/flows/texts/?version=1", f"/flows/texts/versions/{published.number}/"]
+    addresses += [f"/admin/flows/flow/{published.flow_id}/versions/{published.number}/make-live/"]
+    for address in addresses:
+        page.goto(address)
+        open_all_folds(page)
+        yield
+
+
 @pytest.mark.parametrize(
     "show",
     [
         show_runs, show_search_and_guides, show_a_run, show_compared_runs, show_statistics, show_starting_a_run,
-        show_an_account, show_the_editor, show_versions_and_files,
+        show_an_account, show_the_editor, show_versions_and_files, show_backtests,
     ],
 )  # fmt: skip
 def test_what_pages_show_on_the_way(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from typing import Any
 from unittest.mock import patch
+
+from django.db import connection
 
 from flows.engine.history import Severity
 from flows.engine.spec import AuditSpec, FlowSpec
@@ -79,5 +82,18 @@ def finish(found: Backtest) -> Backtest:
     """The backtest when a task has done it all."""
     with patch.object(work, "send_task"):
         work.work_on(found.pk, timeout=60)
+    found.refresh_from_db()
+    return found
+
+
+def finish_in_thread(found: Backtest) -> Backtest:
+    """The same in tests with a browser, which have an event loop of their own."""
+
+    def work_off() -> None:
+        finish(found)
+        connection.close()
+
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(work_off).result()
     found.refresh_from_db()
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from datetime import timedelta
 from typing import Any
 
@@ -184,6 +185,15 @@ class TestWork:
         assert all([one.do_batch(), other.do_batch(), one.do_batch(), other.do_batch()])
         finish(found)
         assert (found.position, count_kinds(found)) == (4, {"same": 2, "sooner": 2})
+
+    def test_no_packet_leaves(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(*_: Any) -> None:
+            raise AssertionError("a socket was opened")
+
+        for name in ("connect", "connect_ex", "sendto"):
+            monkeypatch.setattr(socket.socket, name, refuse)
+        store_history()
+        assert backtest(make_audited_flow(5)).state == WorkState.DONE
 
     def test_stops_where_a_user_stops_it(self) -> None:
         store_history()
