@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -17,7 +18,7 @@ from django.db import InterfaceError, OperationalError, transaction
 from django.db.models.functions import Now
 from django_q.tasks import async_task
 
-from flows.engine.backtest import PastRun, backtest_run, leave_one_out
+from flows.engine.backtest import backtest_run, leave_one_out
 from flows.engine.backtest_result import BacktestKind, BacktestReason, BacktestResult, RunBacktest
 from flows.engine.errors import SpecError
 from flows.engine.history import History
@@ -40,7 +41,9 @@ TASK_TIMEOUT = 2.0
 """Seconds of one task: one worker process of a host is left for sweeps, and these tasks share it."""
 BATCH_SIZE = 50
 """Runs whose histories are in memory at a time."""
-LOST_AFTER = timedelta(seconds=60)
+MAX_RUN_SECONDS = 60
+"""For slow rules, which are evaluated in processes of their own: one run does not keep a task for ever."""
+LOST_AFTER = timedelta(minutes=3)
 """A backtest that no task has worked on for that long has lost its task."""
 MAX_ISSUES = 20
 """Issues gone, and new ones, that are kept of a run."""
@@ -60,7 +63,7 @@ def work_on(backtest_id: int, timeout: float = TASK_TIMEOUT) -> None:
         backtest = Backtest.objects.get(pk=backtest_id)
         backtest.begin()
         work = _Work(backtest)
-        while work.do_batch():
+        while work.do_batch(deadline):
             if time.monotonic() >= deadline:
                 send_task(backtest_id)
                 return
@@ -109,37 +112,43 @@ class _Work:
         self._run_ids: Sequence[int] = backtest.run_ids
         self._position = backtest.position
 
-    def do_batch(self) -> bool:
-        """Judge the next runs; return whether more are left."""
+    def do_batch(self, deadline: float = math.inf) -> bool:
+        """Judge the next runs, at least one and no more after ``deadline``; return whether more are left."""
         run_ids = self._run_ids[self._position : self._position + BATCH_SIZE]
-        runs = list(Run.objects.filter(pk__in=run_ids))
-        histories = load_histories([run for run in runs if run.outputs_removed_at is None])
-        past: dict[int, PastRun] = {}
-        # Of runs that retention deleted, or whose outputs it removed, nothing is known.
-        found = dict.fromkeys(run_ids, RunBacktest(BacktestKind.REMOVED, reason=BacktestReason.OUTPUTS_REMOVED))
-        for run in runs:
-            if run.pk in histories:
-                spec = self._prepare(run)
+        runs = Run.objects.in_bulk(list(run_ids))
+        histories = load_histories([run for run in runs.values() if run.outputs_removed_at is None])
+        found: dict[int, RunBacktest] = {}
+        without: dict[Key, BacktestResult] = {}
+        with asyncio.Runner() as runner:
+            for run_id in run_ids:
+                if run_id not in histories:
+                    # Retention deleted the run, or its outputs.
+                    found[run_id] = RunBacktest(BacktestKind.REMOVED, reason=BacktestReason.OUTPUTS_REMOVED)
+                    continue
+                spec = self._prepare(runs[run_id])
+                own: dict[Key, BacktestResult] = {}
                 if isinstance(spec, FlowSpec):
-                    past[run.pk] = spec, histories[run.pk]
+                    found[run_id], own = runner.run(self._judge(runs[run_id], spec, histories[run_id]))
                 else:
-                    found[run.pk] = spec
-        by_id = {run.pk: run for run in runs}
-        without: Mapping[Key, BacktestResult] = {}
-        if self._backtest.leaves_out_each:
-            without = asyncio.run(leave_one_out(self._candidate, past.values(), registry=registry))
-            found |= {run_id: RunBacktest(BacktestKind.SAME) for run_id in past}
-        else:
-            found |= asyncio.run(self._judge({run_id: (by_id[run_id], *one) for run_id, one in past.items()}))
-        return self._store(found, histories, {run.pk: run.created_at for run in runs}, without)
+                    found[run_id] = spec
+                for key, result in own.items():
+                    without[key] = without.get(key, BacktestResult()) + result
+                if time.monotonic() >= deadline:
+                    break
+        return self._store(found, histories, {run.pk: run.created_at for run in runs.values()}, without)
 
-    async def _judge(self, past: Mapping[int, tuple[Run, FlowSpec, History]]) -> dict[int, RunBacktest]:
-        found = {}
-        for run_id, (run, spec, history) in past.items():
-            limits = find_own_limits(run, self._versions[run.version_id].flow_spec)
-            candidate = self._candidate.with_limits(**limits)
-            found[run_id] = await backtest_run(spec, candidate, history, registry=registry)
-        return found
+    async def _judge(self, run: Run, spec: FlowSpec, history: History) -> tuple[RunBacktest, dict[Key, BacktestResult]]:
+        """What the candidate would have made of a run, or what it would have made without each of its audits."""
+        candidate = self._candidate.with_limits(**find_own_limits(run, self._versions[run.version_id].flow_spec))
+        try:
+            async with asyncio.timeout(MAX_RUN_SECONDS):
+                if self._backtest.leaves_out_each:
+                    without = await leave_one_out(candidate, [(spec, history)], registry=registry)
+                    return RunBacktest(BacktestKind.SAME), without
+                return await backtest_run(spec, candidate, history, registry=registry), {}
+        except TimeoutError:
+            sentence = f"Judging it was stopped: it took longer than {MAX_RUN_SECONDS} s."
+            return RunBacktest(BacktestKind.NOT_REPRODUCIBLE, reason=BacktestReason.DIFFERS, sentence=sentence), {}
 
     def _prepare(self, run: Run) -> FlowSpec | RunBacktest:
         """What the run ran under, or what is said of a run whose version can't be prepared here."""

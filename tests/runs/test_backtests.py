@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from datetime import timedelta
 from typing import Any
@@ -194,6 +195,26 @@ class TestWork:
             monkeypatch.setattr(socket.socket, name, refuse)
         store_history()
         assert backtest(make_audited_flow(5)).state == WorkState.DONE
+
+    def test_a_batch_ends_at_the_end_of_its_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(work, "BATCH_SIZE", 50)
+        store_history()
+        found = ask(make_audited_flow(5))
+        assert work._Work(found).do_batch(deadline=0)
+        found.refresh_from_db()
+        assert found.position == 1
+        assert count_kinds(finish(found)) == {"same": 2, "sooner": 2}
+
+    def test_a_run_that_takes_too_long_keeps_no_task(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        async def hang(*_: Any, **__: Any) -> None:
+            await asyncio.sleep(3_600)
+
+        monkeypatch.setattr(work, "MAX_RUN_SECONDS", 0.01)
+        monkeypatch.setattr(work, "backtest_run", hang)
+        store_history()
+        found = backtest(make_audited_flow(5))
+        assert (found.state, count_kinds(found)) == (WorkState.DONE, {"not_reproducible": 4})
+        assert all(row.sentence for row in found.runs.all())
 
     def test_stops_where_a_user_stops_it(self) -> None:
         store_history()
