@@ -76,7 +76,7 @@ class FlowList(ApiView):
         page = fetch_page(flows, query, columns=["name"], key_of=itemgetter("name"))
         for row in page.rows if query.input_schema else ():
             row["input_schema"] = (row["live_version__spec"] or {}).get("input_schema")
-        return build_page(FlowPage, request, page, page.rows)
+        return build_page(FlowPage, request, page)
 
     @_operation(
         "createFlow",

@@ -320,7 +320,7 @@ class AuditLog(ApiView):
         limit = query.limit + 1
         entries = fetch_entries(query.to_filters(), limit=limit, before=query.before, after=query.after)
         page = cut_page(entries, query, is_descending=True)
-        return build_page(AuditLogPage, request, page, page.rows)
+        return build_page(AuditLogPage, request, page)
 
 
 urls: list[URLPattern] = [

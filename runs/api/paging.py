@@ -98,12 +98,15 @@ def _format_key(key: Any) -> str:
     return ".".join(map(str, key)) if isinstance(key, tuple) else str(key)
 
 
-def build_page(shape: type[_Shape], request: Request, page: Page[Any], items: Sequence[Any]) -> _Shape:
-    """What a list answers: the items that were made of the rows of ``page``, and the addresses of the pages beside."""
-    addresses = {
-        name: _build_address(request, turn) for name, turn in (("next", page.next), ("previous", page.previous))
-    }
-    return shape.model_validate({"items": items, **addresses})
+def build_page(shape: type[_Shape], request: Request, page: Page[Any], items: Sequence[Any] | None = None) -> _Shape:
+    """What a list answers: ``items``, by default the rows of ``page``, and the addresses of the pages beside it."""
+    return shape.model_validate(
+        {
+            "items": page.rows if items is None else items,
+            "next": _build_address(request, page.next),
+            "previous": _build_address(request, page.previous),
+        }
+    )
 
 
 def _build_address(request: Request, turn: Turn | None) -> str | None:

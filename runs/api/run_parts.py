@@ -42,7 +42,7 @@ class StepList(ApiView):
         steps = load_steps(run_id, build_links(request), query)
         if not steps:
             raise Http404
-        return build_page(schemas.StepPage, request, Page(steps), steps)
+        return build_page(schemas.StepPage, request, Page(steps))
 
 
 class StepDetail(ApiView):

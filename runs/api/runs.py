@@ -98,7 +98,7 @@ class RunList(ApiView):
         found = fetch_matching_runs(filters, before=query.before, after=query.after, limit=query.limit + 1)
         page = cut_page(found, limit=query.limit, before=query.before, after=query.after)
         items = load_summaries(page.keys, build_links(request))
-        return build_page(RunPage, request, Page(items, page.older, page.newer), items)
+        return build_page(RunPage, request, Page(items, page.older, page.newer))
 
     @_operation(
         "createRun",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -77,25 +78,11 @@ def get(status: int = 200, *, least: str = SEE, query: str = "") -> dict[str, As
     return {"GET": Ask(least, status, query=query), "HEAD": Ask(least, status, query=query)}
 
 
-def post(least: str, status: int, body: Any = None) -> dict[str, Ask]:
-    """An address to send something to."""
-    return {"POST": Ask(least, status, body)}
+def _send(method: str, least: str, status: int, body: Any = None) -> dict[str, Ask]:
+    return {method: Ask(least, status, body)}
 
 
-def put(least: str, status: int, body: Any = None) -> dict[str, Ask]:
-    """An address to store something under."""
-    return {"PUT": Ask(least, status, body)}
-
-
-def delete(least: str, status: int) -> dict[str, Ask]:
-    """An address to delete what is under it."""
-    return {"DELETE": Ask(least, status)}
-
-
-def patch(least: str, status: int, body: Any = None) -> dict[str, Ask]:
-    """An address to change a part of what is under it."""
-    return {"PATCH": Ask(least, status, body)}
-
+post, put, patch, delete = (partial(_send, method) for method in ("POST", "PUT", "PATCH", "DELETE"))
 
 FLOW = make_page_flow().to_document()
 ORDER = {"flow": "colour-theme", "input": {"topic": "tea"}}

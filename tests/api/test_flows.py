@@ -12,7 +12,7 @@ from flows.engine.spec import FlowSpec
 from flows.flow_file import render_flow
 from flows.models import Flow, FlowVersion
 from runs.models import AuditEntry
-from tests.api.asking import Script, create_token, list_wrong, make_user, read, read_json, read_problem
+from tests.api.asking import Script, create_token, list_wrong, make_user, read, read_json, read_problem, read_type
 from tests.engine.builders import make_flow, make_step
 from tests.flows.loading import load_flow
 from tests.flows.versioned import store_three_versions
@@ -79,10 +79,10 @@ class TestRead:
         assert (document["latest"]["digest"], document["latest"]["is_live"]) == (latest.digest, False)
         assert (document["live"]["note"], document["latest"]["note"]) == ("As it began", None)
 
-    @pytest.mark.parametrize("name", ["coffee", "Tea", "a/b", "tea/", "%00", "x" * 300, "%F0%9F%8D%B5"])
-    def test_what_is_no_flow_is_not_found(self, viewer: Script, name: str) -> None:
+    def test_what_is_no_flow_is_not_found(self, viewer: Script) -> None:
         store("tea")
-        assert read_problem(viewer.get(f"flows/{name}"))["status"] == 404
+        for name in ("coffee", "Tea", "a/b", "tea/", "%00", "x" * 300, "%F0%9F%8D%B5"):
+            assert read_type(viewer.get(f"flows/{name}")) == (404, "not-found"), name
 
 
 class TestCreate:
@@ -105,14 +105,10 @@ class TestCreate:
 
     def test_a_name_that_is_taken_is_a_conflict_and_changes_nothing(self, editor: Script) -> None:
         store("tea")
-        problem = read_problem(editor.post("flows", make_document(max_retries=0)))
-        assert (problem["status"], problem["type"]) == (409, "urn:toolflow:problem:name-taken")
+        assert read_type(editor.post("flows", make_document(max_retries=0))) == (409, "name-taken")
         assert FlowVersion.objects.count() == 1
 
-    def test_all_mistakes_have_pointers_and_in_yaml_their_lines(self, editor: Script) -> None:
-        steps = [{"name": "Brew", "compute": "input", "max_retries": -1}]
-        wrong = list_wrong(editor.post("flows", {"name": "Tea Time", "colour": "green", "steps": steps}), 422)
-        assert set(wrong) == {"/colour", "/name", "/steps/0/max_retries"}
+    def test_mistakes_in_yaml_have_their_lines(self, editor: Script) -> None:
         file = b"name: tea\nsteps:\n  - name: 5\n    compute: input\n"
         (error,) = read_problem(editor.post("flows", file, Content_Type="application/yaml"))["errors"]
         assert (error["pointer"], error["detail"].partition(":")[0]) == ("/steps/0/name", "Line 3, column 5")
@@ -141,9 +137,11 @@ class TestCreate:
         assert problem["status"] == status
         assert not Flow.objects.exists()
 
-    @pytest.mark.parametrize("note", ["%00", "x" * 501])
-    def test_a_note_that_cannot_be_stored_is_refused(self, editor: Script, note: str) -> None:
-        assert list_wrong(editor.post(f"flows?note={note}", make_document()), 400) == ["note"]
+    def test_a_query_that_is_not_valid_is_refused(self, editor: Script) -> None:
+        for note in ("%00", "x" * 501):
+            assert list_wrong(editor.post(f"flows?note={note}", make_document()), 400) == ["note"]
+        assert list_wrong(editor.put(f"{TEA}?make_live=1", make_document()), 400) == ["make_live"]
+        assert not Flow.objects.exists()
 
     def test_text_that_only_json_may_hold_as_it_is_is_kept(self, editor: Script) -> None:
         body = '{"name": "tea", "title": "a\x7fb \u2028 \ufeff", "steps": [{"name": "Brew", "compute": "input"}]}'
@@ -174,12 +172,6 @@ class TestChange:
         assert read_problem(Script(create_token(user)).put(TEA, make_document()))["status"] == 403
         assert not Flow.objects.exists()
 
-    def test_the_name_in_the_document_is_that_in_the_address(self, editor: Script) -> None:
-        store("tea")
-        assert list_wrong(editor.put(TEA, make_document("coffee")), 422) == ["/name"]
-        assert list_wrong(editor.put(f"{TEA}?make_live=1", make_document(max_retries=1)), 400) == ["make_live"]
-        assert FlowVersion.objects.count() == 1
-
 
 class TestArchive:
     def test_a_flow_goes_into_the_archive_and_comes_out_again(self, editor: Script) -> None:
@@ -191,12 +183,8 @@ class TestArchive:
         assert listed == {"": ["coffee"], "?archived=true": ["tea"], "?archived=all": ["coffee", "tea"]}
         assert read_json(editor.post(f"{TEA}/take-out"))["is_archived"] is False
         assert list_messages() == ["Archived.", "Unarchived."]
-
-    @pytest.mark.parametrize("action", ["archive", "take-out", "versions/1/make-live"])
-    def test_what_is_not_there_is_not_found_and_a_body_means_nothing(self, editor: Script, action: str) -> None:
-        store("tea")
-        assert read_problem(editor.post(f"flows/coffee/{action}"))["status"] == 404
-        assert list_wrong(editor.post(f"{TEA}/{action}", {"force": True}), 422) == ["/force"]
+        for action in ("archive", "take-out", "versions/1/make-live"):
+            assert read_type(editor.post(f"flows/nowhere/{action}")) == (404, "not-found")
 
 
 class TestDelete:
@@ -228,8 +216,7 @@ class TestDelete:
     )
     def test_what_has_runs_or_is_live_stays(self, editor: Script, path: str, status: int, kind: str) -> None:
         make_run(store_three_versions().versions.get(number=2))
-        problem = read_problem(editor.ask("DELETE", path))
-        assert (problem["status"], problem["type"].rpartition(":")[2]) == (status, kind)
+        assert read_type(editor.ask("DELETE", path)) == (status, kind)
         assert FlowVersion.objects.count() == 3 and not LogEntry.objects.exists()
 
     def test_its_versions_take_a_permission_of_their_own(self, groups: None) -> None:

@@ -48,7 +48,7 @@ def ask(query: str, *, is_descending: bool = False) -> Letters:
         key_of=itemgetter("name"),
         is_descending=is_descending,
     )
-    return build_page(Letters, request, page, page.rows)
+    return build_page(Letters, request, page)
 
 
 def read_names(answer: Letters) -> str:

@@ -8,7 +8,7 @@ import pytest
 from pytest_django import DjangoAssertNumQueries
 
 from runs.models import SavedView
-from tests.api.asking import SIGN_IN_QUERIES, Script, make_user, read, read_problem, settle
+from tests.api.asking import SIGN_IN_QUERIES, Script, make_user, read, read_type, settle
 from tests.api.long_work import make_view
 from tests.runs.builders import make_run
 
@@ -61,12 +61,12 @@ def test_one_deletes_one_s_own_only(viewer: Script) -> None:
 def test_a_name_is_unique_and_the_number_of_views_bounded(viewer: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runs.models.saved_view.MAX_VIEWS", 2)
     assert save(viewer).status_code == 201
-    assert read_problem(save(viewer))["type"] == "urn:toolflow:problem:name-taken"
+    assert read_type(save(viewer)) == (409, "name-taken")
     assert save(viewer, name="Other").status_code == 201
-    assert read_problem(save(viewer, name="Third"))["type"] == "urn:toolflow:problem:too-many-views"
+    assert read_type(save(viewer, name="Third")) == (409, "too-many-views")
 
 
 def test_sharing_takes_the_permission_to_change_runs(viewer: Script, operator: Script) -> None:
-    assert read_problem(save(viewer, is_shared=True))["status"] == 403
+    assert read_type(save(viewer, is_shared=True)) == (403, "forbidden")
     assert save(operator, is_shared=True).json()["is_shared"] is True
     assert [item["created_by"] for item in read(viewer, "saved-views")["items"]] == ["operator"]
