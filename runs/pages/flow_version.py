@@ -50,6 +50,7 @@ _specs: dict[str, FlowSpec | None] = {}
 
 _WEIGHTS = re.compile(r"issues\.map\((\w+), weight\(\1\.severity\)\)\.sum\(\) (<=?) (\d+)")
 _COUNT = re.compile(r"(?:issues\.size\(\)|size\(issues\)) (<=?|==) (\d+)")
+_NONE = re.compile(r"!issues\.exists\((\w+), \1\.severity == ['\"](\w+)['\"]\)")
 _COMPARED = {"<=": "at most", "<": "fewer than", "==": "exactly"}
 
 
@@ -175,18 +176,24 @@ def _build_audit(audit: AuditSpec, step: StepSpec, flow_name: str) -> AuditLine:
 
 
 def describe_pass_rule(rule: str) -> str:
-    """A pass rule in words; empty for one that has a shape of its own."""
+    """A pass rule in words; empty for one with a condition that has a shape of its own."""
     rule = " ".join(rule.split())
     if rule.startswith("python:"):
         return f"Passes when {rule.removeprefix('python:')} (Python) accepts the output"
-    if found := _WEIGHTS.fullmatch(rule):
+    conditions = [_describe_condition(condition) for condition in rule.split(" && ")]
+    return f"Passes when {' and '.join(conditions)}" if all(conditions) else ""
+
+
+def _describe_condition(condition: str) -> str:
+    if found := _WEIGHTS.fullmatch(condition):
         how = "at most" if found[2] == "<=" else "less than"
-        return f"Passes when the weights of all issues add up to {how} {found[3]}"
-    if found := _COUNT.fullmatch(rule):
-        if found[2] == "0":
-            return "Passes when there is no issue"
-        return f"Passes with {_COMPARED[found[1]]} {format_plural(int(found[2]), 'issue')}"
-    return ""
+        return f"the weights of all issues add up to {how} {found[3]}"
+    if found := _COUNT.fullmatch(condition):
+        count = int(found[2])
+        how_many = f"{_COMPARED[found[1]]} {format_plural(count, 'issue')}" if count else "no issue"
+        return f"there {'are' if count > 1 else 'is'} {how_many}"
+    found = _NONE.fullmatch(condition)
+    return f"there is no {found[2]} issue" if found else ""
 
 
 def shorten_schema(schema: Mapping[str, Any] | None) -> str:

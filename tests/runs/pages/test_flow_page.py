@@ -346,7 +346,12 @@ def test_an_audit_blocks_if_its_issues_reach_what_fails_it(rule: str | None, fai
         ("issues.map(i, weight(i.severity)).sum() <= 4", "Passes when the weights of all issues add up to at most 4"),
         ("issues.map(i, weight(i.severity)).sum() < 4", "Passes when the weights of all issues add up to less than 4"),
         ("size(issues) == 0", "Passes when there is no issue"),
-        ("size(issues)  <= 1", "Passes with at most 1 issue"),
+        ("size(issues)  <= 1", "Passes when there is at most 1 issue"),
+        (
+            "!issues.exists(i, i.severity == 'high') && issues.size() < 3",
+            "Passes when there is no high issue and there are fewer than 3 issues",
+        ),
+        ("size(issues) == 0 && output.ok", ""),
         ("python:accept", "Passes when accept (Python) accepts the output"),
         ("issues.all(i, i.severity == 'low')", ""),
     ],
