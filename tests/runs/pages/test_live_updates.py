@@ -146,7 +146,7 @@ class TestUpdates:
     def test_an_attempt_leaves_the_head_where_it_is(self, viewer: Client, run: Run) -> None:
         poller = read_poller(get_page(viewer, run_address(run)))
         update = self.go_on(viewer, poller, run)
-        assert 'id="run-head"' not in update and 'id="run-figures"' in update
+        assert 'id="run-head"' not in update and 'id="run-figures"' in update and 'id="messages"' not in update
         # It asks for the same head from then on.
         assert read_poller(update).partition("head=")[2] == poller.partition("head=")[2]
         assert 'id="run-head"' in get_page(viewer, poller.partition("&head=")[0], headers=HTMX)
@@ -155,6 +155,8 @@ class TestUpdates:
         poller = read_poller(get_page(viewer, run_address(run)))
         update = self.go_on(viewer, poller, run, cancel_requested=True)
         assert 'id="run-head" hx-swap-oob="true"' in update and "Cancelling" in update
+        # What a message said of the run is no longer so.
+        assert '<div id="messages" hx-swap-oob="true"></div>' in update
 
     def test_whoever_may_not_cancel_any_more_loses_the_button(self, viewer: Client, run: Run) -> None:
         user = User.objects.get(username="ada")
