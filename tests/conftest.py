@@ -27,8 +27,13 @@ from tests.databases import empty_tables, hold_test_database
 # What is collected, which thousands of tests are made of, is no garbage.
 gc.disable()
 
+IS_LONG = bool(os.environ.get("TOOLFLOW_TEST_LONG"))
+"""Whether tests marked “nightly” are run, and others with more examples: `make nightly`."""
+
 # How long an example takes says nothing on a busy machine; on CI the same examples are tried every time.
-hypothesis.settings.register_profile("toolflow", deadline=None, derandomize="CI" in os.environ)
+hypothesis.settings.register_profile(
+    "toolflow", deadline=None, derandomize="CI" in os.environ and not IS_LONG, max_examples=500 if IS_LONG else 75
+)
 hypothesis.settings.load_profile("toolflow")
 
 pytest_plugins = ["tests.engine.model_server"]
@@ -42,8 +47,6 @@ BROWSER_FOLDERS = ("tests/browser/", "tests/journeys/")
 """Where `make test` looks for tests with a browser."""
 ONLY_BROWSER = "tests/browser/"
 """Where it looks for no others."""
-IS_LONG = bool(os.environ.get("TOOLFLOW_TEST_LONG"))
-"""Whether tests marked “nightly” are run, and others with more examples: `make nightly`."""
 PART_FIXTURES = {"postgres_url": "postgres", "redis_url": "redis", "chromium_path": "browser", "browser": "browser"}
 
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flows.engine import expression_process
@@ -175,7 +175,6 @@ SNIPPETS = st.sampled_from(
 @example("(" * 4_000)
 @example("(" * 94 + "output.title.map(x, x)" + ")" * 94)
 @example("!" * 3_990 + "true")
-@settings(max_examples=200, deadline=None)
 def test_no_text_raises_anything_but_an_expression_error(text: str) -> None:
     variables: dict[str, Any] = {"output": OUTPUT, "input": {}, "steps": [], "item": None}
     with suppress(ExpressionError):

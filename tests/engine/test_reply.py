@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.engine.history import UNREPORTED_USAGE, Outcome, Severity, TokenUsage
@@ -230,7 +230,6 @@ _anything = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
 @given(parts=st.lists(_anything, min_size=6, max_size=6))
 def test_whatever_comes_reading_it_never_raises(parts: list[Any]) -> None:
     name, arguments, reason, content, usage, choices = parts

@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import jsonschema_rs
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.engine.errors import ModelError, ModelErrorCode
@@ -146,7 +146,6 @@ SCHEMAS = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None)
 @given(schema=SCHEMAS, seed=st.integers(0, 5))
 def test_whatever_the_schema_the_value_fits_it(schema: dict[str, Any], seed: int) -> None:
     jsonschema_rs.validate(schema, invent_value(schema, seed=str(seed)), validate_formats=True)
