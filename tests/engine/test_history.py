@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from flows.engine.history import History, Issue, Outcome, Severity, TokenUsage, filter_issues, find_final, sum_usage
+from flows.engine.history import History, Issue, Outcome, Severity, TokenUsage, sum_usage
 from flows.engine.planner import EndReason, EndStatus, Finish
 from flows.engine.result import RunResult
 from tests.engine.builders import make_attempt, make_flow, make_history, make_issue, make_step, make_usage
@@ -44,11 +44,6 @@ class TestHistory:
         with pytest.raises(ValueError, match="can't follow"):
             make_history(make_attempt(1), make_attempt(2)).append(make_attempt(step, number))
 
-    def test_the_final_attempt_is_the_last_that_was_not_interrupted(self) -> None:
-        history = make_history(make_attempt(1, 1, "failed"), make_attempt(1, 2, "interrupted"))
-        final = find_final(history.attempts(1))
-        assert final is not None and final.number == 1
-
 
 class TestIssues:
     def test_fields_that_an_audit_adds_are_never_stripped(self) -> None:
@@ -64,10 +59,6 @@ class TestIssues:
         assert sorted(Severity, reverse=True) == ["critical", "high", "medium", "low"]
         assert Severity.LOW < Severity.HIGH <= Severity.HIGH and Severity.CRITICAL > Severity.MEDIUM >= Severity.MEDIUM
         assert min(Severity.HIGH, Severity.CRITICAL) is Severity.HIGH
-
-    def test_a_filter_at_medium_keeps_medium_and_everything_above(self) -> None:
-        issues = [make_issue(severity) for severity in Severity]
-        assert [issue.severity for issue in filter_issues(issues, Severity.MEDIUM)] == ["medium", "high", "critical"]
 
 
 class TestUsage:

@@ -8,11 +8,10 @@ import pytest
 
 from flows.engine.errors import SpecError
 from flows.engine.model_families import find_family
-from flows.engine.openai_client import OpenAIClient, simulated_client
+from flows.engine.openai_client import simulated_client
 from flows.engine.plugins import Registry
 from flows.engine.prompt import build_request
 from flows.engine.providers import Api, Provider, Providers
-from flows.engine.running import run_flow
 from flows.engine.simulated_model import SimulatedModel
 from flows.engine.spec import ModelSettings
 from flows.engine.spec_check import check_spec, prepare_spec
@@ -248,8 +247,3 @@ class TestProviders:
         await execute(self.FLOW, clients={"house": house}, gate=gate, price=price)
         assert [request["model"] for request in gate.requests] == ["gpt-4.1", "house:gpt-4.1-mini"]
         assert asked == [("", "gpt-4.1"), ("house", "gpt-4.1-mini")]
-
-    async def test_a_client_without_a_key_is_found_before_a_call(self) -> None:
-        keyless = OpenAIClient(api_key=None)
-        with pytest.raises(SpecError, match="Set OPENAI_API_KEY"):
-            await run_flow(self.FLOW, {"topic": "tea"}, client=keyless, clients={"house": keyless})

@@ -154,7 +154,7 @@ class TestFailures:
 @pytest.mark.django_db(transaction=True)
 class TestSeveralAtOnce:
     def test_each_run_counts_once_and_no_sum_is_lost(self) -> None:
-        runs = make_varied_runs(60)
+        runs = make_varied_runs(30)
         begin = threading.Barrier(3)
         done: list[int] = []
 
