@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import api, backtest, engine_overhead, in_flight, pages, recorder, retention, start_latency, worker_cost
+from benchmarks import api, backtest, engine_overhead, in_flight, pages, retention, start_latency, worker_cost
 from benchmarks.contender import ROOT, ContenderError
 from benchmarks.figures import Figure, Setting, say
 from benchmarks.work import write_work
@@ -17,7 +17,6 @@ from tests.availability import find_postgres, find_redis
 BENCHMARKS: dict[str, Callable[[Setting], list[Figure]]] = {
     "worker": worker_cost.measure,
     "in-flight": in_flight.measure,
-    "recorder": recorder.measure,
     "start": start_latency.measure,
     "engine": engine_overhead.measure,
     "pages": pages.measure,

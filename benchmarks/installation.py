@@ -28,7 +28,6 @@ def start_installation(
     database_url: str = "",
     redis_url: str = "",
     in_flight: int = 32,
-    with_worker: bool = True,
 ) -> Contender:
     """Set up an installation in ``folder`` and start its worker; SQLite and no Redis by default."""
     data = folder / name.replace(" ", "-")
@@ -44,7 +43,7 @@ def start_installation(
         "TOOLFLOW_REDIS_URL": redis_url,
         "DJANGO_SETTINGS_MODULE": "toolflow_site.settings",
     }
-    command = [sys.executable, "-m", "benchmarks.installed", *(["--worker"] if with_worker else [])]
+    command = [sys.executable, "-m", "benchmarks.installed"]
     return Contender(name, command, log=data / "log.txt", environment=environment)
 
 

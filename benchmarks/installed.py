@@ -1,7 +1,6 @@
 """A process of a throwaway installation that takes commands: it submits runs and measures its worker.
 
 Commands: ``{"runs": 100}`` has a batch executed; ``{"starts": 15}`` starts single runs on the idle system;
-``{"record": 100}`` stores runs without executing them;
 ``{"size": 1}`` gives the bytes that the database holds.
 """
 
@@ -40,7 +39,7 @@ SETTLING = 0.5
 class InstalledToolFlow:
     """An installation, set up as its environment says, and its worker."""
 
-    def __init__(self, *, with_worker: bool) -> None:
+    def __init__(self) -> None:
         from flows.examples import load_examples, load_sample_input
         from flows.models import Flow
 
@@ -48,7 +47,7 @@ class InstalledToolFlow:
         load_examples()
         self._flow = Flow.objects.get(name=FLOW)
         self._input = load_sample_input(FLOW)
-        self._worker = _start_worker() if with_worker else None
+        self._worker = _start_worker()
 
     def answer(self, command: dict[str, Any]) -> dict[str, Any]:
         """Do what a command says."""
@@ -56,17 +55,12 @@ class InstalledToolFlow:
             return self._execute(command["runs"])
         if "starts" in command:
             return {"latencies": [self._start_one() for _ in range(command["starts"])]}
-        if "record" in command:
-            from benchmarks.recording import store_runs
-
-            return store_runs(self._flow, self._input, command["record"])
         return {"size": measure_database()}
 
     def stop(self) -> None:
         """Stop the worker in order."""
-        if self._worker is not None:
-            self._worker.send_signal(signal.SIGTERM)
-            self._worker.wait(timeout=60)
+        self._worker.send_signal(signal.SIGTERM)
+        self._worker.wait(timeout=60)
 
     def _execute(self, count: int) -> dict[str, Any]:
         from runs.models import Run, RunStatus
@@ -111,7 +105,7 @@ class InstalledToolFlow:
         return first.started_at.timestamp() - began
 
     def _find_worker_processes(self) -> list[int]:
-        return find_process_tree(self._worker.pid) if self._worker is not None else []
+        return find_process_tree(self._worker.pid)
 
     def _find_backends(self) -> list[int]:
         """The server processes that serve this installation, without the one that serves this process."""
@@ -140,7 +134,7 @@ def measure_database() -> int:
 def main() -> None:
     """Serve commands until there are no more."""
     django.setup()
-    installed = InstalledToolFlow(with_worker="--worker" in sys.argv)
+    installed = InstalledToolFlow()
     try:
         _say({"ToolFlow": __version__, "database": connection.vendor})
         for line in sys.stdin:
