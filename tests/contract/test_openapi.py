@@ -35,10 +35,6 @@ def test_nothing_is_missing_that_clients_use_but_for_what_was_removed_on_purpose
     assert [one for one in intended if one not in used] == [], "these did not happen"
 
 
-def _find_run(document: dict[str, Any]) -> Any:
-    return document["schemas"]["RunSummary"]
-
-
 @pytest.mark.parametrize(
     ("change", "difference"),
     [
