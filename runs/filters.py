@@ -18,6 +18,7 @@ import django_filters
 from django import forms
 from django.contrib.auth import get_user_model
 from django.db.models import Max, Model, OuterRef, Q, QuerySet, Subquery
+from django.db.models.expressions import Combinable
 from django.db.models.lookups import IsNull
 from django.http import QueryDict
 from django.utils.http import urlencode
@@ -341,6 +342,11 @@ class RunFilters(django_filters.FilterSet):  # type: ignore[misc]  # see above
             order.insert(0, "status")
         return next((name for name in order if name in self.values), "")
 
+    def build_streams(self) -> list[Stream]:
+        """The runs that match the filter of that index, or all runs."""
+        index = self.choose_index()
+        return self.filters[index].build_streams(self.values[index]) if index else [Stream(Run.objects.all())]
+
     def find_unknown_names(self, others: Collection[str] = ()) -> Iterator[str]:
         """A sentence if there are names that are no filters. ``others`` may stand beside the filters."""
         names = [f"“{shorten(name)}”" for name in self.data if name not in self.filters and name not in others]
@@ -388,10 +394,8 @@ def fetch_matching_runs(
     number = parse_run_number(text)
     if number is not None and Run.objects.filter(pk=number).exists():
         text, index, streams = "", "", [Stream(Run.objects.filter(pk=number))]
-    elif index:
-        streams = filters.filters[index].build_streams(filters.values[index])
     else:
-        streams = [Stream(Run.objects.all())]
+        streams = filters.build_streams()
     ask = partial(_scan, filters, newest=newest, limit=limit)
     if not text:
         return ask(streams, index, before=before, after=after)
@@ -425,12 +429,16 @@ def _scan(filters: RunFilters, streams: Sequence[Stream], index: str, *, newest:
         for name in bounds:
             rows = filters.filters[name].filter(rows, filters.values[name])
         bounded.append(replace(one, rows=rows))
-    condition, matches = filters.build_condition(*covered), None
-    if condition and streams[0].key == "pk":
-        matches = check(condition)
-    elif condition:
-        matches = Subquery(Run.objects.filter(condition, pk=OuterRef(streams[0].key)).order_by().values("pk")[:1])
+    condition = filters.build_condition(*covered)
+    matches = build_matches(condition, streams[0]) if condition else None
     return scan(bounded, matches=matches, table=Run, **options)
+
+
+def build_matches(condition: Q, stream: Stream) -> Combinable:
+    """What ``scan`` takes as ``matches``: that the run of a row of ``stream``, itself or by its key, is like that."""
+    if stream.key == "pk":
+        return check(condition)
+    return Subquery(Run.objects.filter(condition, pk=OuterRef(stream.key)).order_by().values("pk")[:1])
 
 
 def _select_matching(query: SearchQuery, limit: int, run_ids: Sequence[int]) -> set[int]:

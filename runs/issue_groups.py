@@ -25,10 +25,10 @@ from django.utils import timezone
 from flows.engine.json_values import resolve_pointer
 from flows.models import Flow
 from runs.filter_fields import NumberField, parse_run_number
-from runs.filters import RunFilter, RunFilters, has_row, one_of
+from runs.filters import RunFilter, RunFilters, build_matches, has_row, one_of
 from runs.history.lifecycle import Judged, StepIssues
 from runs.models import Attempt, DailyIssues, DailyRuns, Issue, Run
-from runs.paging import Found, Stream, check, fetch_position, scan
+from runs.paging import Found, Stream, fetch_position, scan
 from runs.search import SearchQuery, fetch_matching_among, fetch_matching_ids, parse_search
 
 PERIODS: Mapping[str, int] = {"7d": 7, "14d": 14, "30d": 30, "90d": 90}
@@ -280,9 +280,7 @@ def _scan_runs(
     condition = Q(ended_at__gte=first) & has_row(Issue.objects.filter(about, attempt__step__run=OuterRef("pk")))
     for name in filters.values.keys() & {"flow", "version"}:
         condition &= filters.filters[name].build_condition(filters.values[name])
-    index = filters.choose_index()
-    streams = filters.filters[index].build_streams(filters.values[index]) if index else [Stream(Run.objects.all())]
-    select = None
+    streams, select = filters.build_streams(), None
     if query is not None:
         # A word to leave out may be elsewhere in the run.
         holding = replace(query, unwanted=())
@@ -292,9 +290,7 @@ def _scan_runs(
         if hits is None or not hits.is_exact:
             select = partial(fetch_matching_among, holding)
     streams = [replace(one, rows=one.rows.filter(created_at__gte=first - STREAM_SLACK)) for one in streams]
-    matches: Any = check(condition)
-    if streams[0].key != "pk":
-        matches = Subquery(Run.objects.filter(condition, pk=OuterRef(streams[0].key)).order_by().values("pk")[:1])
+    matches = build_matches(condition, streams[0])
     start = before and fetch_position(Run, before.run, time="created_at")
     if before and start:
         # Right before the run of an issue, or right behind a run.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -69,10 +69,6 @@ class Storage:
     tables: list[TableSize] | None
     """The largest first; None where to measure them takes long and nobody asked for it."""
     flows: list[FlowSize]
-
-    def as_document(self) -> dict[str, Any]:
-        """The same as JSON types."""
-        return asdict(self)
 
 
 def measure_storage(*, now: datetime, policy: Policy | None = None, is_detailed: bool = False) -> Storage:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentParser
+from dataclasses import asdict
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
@@ -38,7 +39,7 @@ class Command(BaseCommand):
         policy = Policy(runs, outputs) if runs or outputs else None
         storage = measure_storage(now=timezone.now(), policy=policy, is_detailed=options["exact"])
         if options["json"]:
-            self.stdout.write(json.dumps(storage.as_document(), indent=2))
+            self.stdout.write(json.dumps(asdict(storage), indent=2))
             return
         self.stdout.write(f"The database takes {_format_size(storage.total)}.")
         if storage.free:
