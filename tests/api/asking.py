@@ -13,8 +13,8 @@ from flows.engine.json_values import dump_json
 from runs.models import ApiToken, TokenScope
 
 V1 = "/api/v1/"
-SIGN_IN_QUERIES = 2
-"""Those that let somebody in who sends a token: the token with its owner, and the owner's permissions."""
+SIGN_IN_QUERIES = 3
+"""Those that let a caller in who sends a token: the token with its owner, the owner's permissions and the groups'."""
 
 
 class Script:
