@@ -64,7 +64,7 @@ class TestRun:
         same = {
             "end_reason": "budget_exceeded", "end_sentence": "The budget is used up.", "waiting_for": "",
             "cancel_requested": False, "labels": ["nightly"], "metadata": {"ticket": "T-7", "b": 1, "a": 2},
-            "token_budget": 5_000, "steps_passed": 1, "attempt_count": 4, "retry_count": 2,
+            "token_budget": 5_000, "steps_passed": 1, "accepted_count": 1, "attempt_count": 4, "retry_count": 2,
         }  # fmt: skip
         tokens = {"prompt": 20, "completion": 10, "total": 30, "cached": 8, "reasoning": 9}
         run = make_run(
@@ -218,7 +218,7 @@ class TestAttempts:
         run = make_stored_run(make_attempt(1, 1, "failed", issues=(issue,), usage=make_usage(90), **same))
         document = read(viewer, f"runs/{run.pk}/steps/1/attempts/1")
         assert document == {
-            **same, "step": 1, "number": 1, "outcome": "failed",
+            **same, "step": 1, "number": 1, "outcome": "failed", "is_accepted": False,
             "issues": [
                 {
                     "code": "too_short", "severity": "high", "description": "Too short.", "audit": "",

@@ -86,6 +86,7 @@ def test_each_filter_of_the_page_is_one_here(viewer: Script) -> None:
         started_by=User.objects.create(username="grace"),
         cost=Decimal("0.2"),
         total_tokens=30_000,
+        accepted_count=2,
     )
     make_listed_run(make_version(make_page_flow(name="other")), created_at=datetime(2026, 11, 22, tzinfo=UTC))
     matching = {
@@ -100,6 +101,7 @@ def test_each_filter_of_the_page_is_one_here(viewer: Script) -> None:
         "to": "2026-11-20",
         "cost": "0.1",
         "tokens": "20000",
+        "accepted": "2",
         "by": "grace",
     }
     assert matching.keys() == set(PARAMETERS)
