@@ -101,6 +101,11 @@ def format_mean(mean: float | None) -> str:
     return f"{mean:.1f}" if mean >= 10 else f"{mean:.2f}"
 
 
+def format_number(value: float) -> str:
+    """A number as SVG wants it: at most two decimals, no trailing zeros."""
+    return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
 def format_large(count: int | None) -> str:
     """A count that may be long: in groups of three below 100,000, as ``812.4k`` or ``2.4M`` above; ``—`` if unknown."""
     if count is None:

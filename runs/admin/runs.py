@@ -43,7 +43,7 @@ def _link_run(run: Run, anchor: str = "") -> SafeString:
 
 
 def _show_state(name: str) -> SafeString:
-    return render_to_string("runs/state.html", {"badge": STATES[name]})
+    return render_to_string("admin/runs/state.html", {"badge": STATES[name]})
 
 
 def _show_counts(counts: IssueCounts) -> SafeString:

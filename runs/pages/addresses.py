@@ -32,6 +32,14 @@ def link_runs(query: Any = "", **filters: Any) -> str:
     return find_address("runs:list") + (f"?{query}" if query else "")
 
 
+def build_issues_url(flow: str = "", **filters: object) -> str:
+    """The issues of a flow, by its name, with further filters; empty ones are left out."""
+    names = ("version", "audit", "code", "step", "severity", "period")
+    named = {"flow": flow, **{name: filters.get(name) for name in names}}
+    query = urlencode({name: value for name, value in named.items() if value})
+    return find_address("runs:issues") + (f"?{query}" if query else "")
+
+
 def read_exact_filters(query: Mapping[str, str], *, others: Collection[str] = ()) -> tuple[RunFilters, tuple[str, ...]]:
     """The filters of a query string, and sentences about values and names in it that are not valid.
 

@@ -24,7 +24,7 @@ from flows.engine.spec import FlowSpec
 from runs import models
 from runs.filter_fields import parse_run_number
 from runs.formatting import NOTHING, format_cost, format_count, format_duration
-from runs.history.issue_links import address_issue, name_issue, show_code
+from runs.history.issue_links import address_issue, name_issue, show_code, show_place
 from runs.history.json_lines import Mark
 from runs.history.matching import judge_attempt, trace_findings
 from runs.history.output_diff import compare_outputs
@@ -382,6 +382,7 @@ def _group_issues(
                 "number": number,
                 "title": name_issue(issue),
                 "code": show_code(issue),
+                "path": show_place(issue),
                 "anchor": anchors.get(id, ""),
                 "run_id": side.run.pk,
                 "url": f"{run_url}{address_issue(side.index, side.row.number, issue.position)}",

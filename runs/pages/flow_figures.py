@@ -19,6 +19,7 @@ from runs.formatting import (
     format_duration,
     format_large,
     format_mean,
+    format_number,
     format_plural,
     format_share,
 )
@@ -388,8 +389,3 @@ def describe_slot(slot: Slot) -> str:
 def format_day(day: date) -> str:
     """A day with its year: ``5 May 2026``."""
     return f"{day.day} {day:%b %Y}"
-
-
-def format_number(value: float) -> str:
-    """A number as SVG wants it: at most two decimals, no trailing zeros."""
-    return f"{value:.2f}".rstrip("0").rstrip(".")

@@ -14,11 +14,10 @@ from django.urls import reverse
 
 from flows.engine.history import COUNTED, Outcome
 from flows.models import Flow, FlowVersion
-from runs.formatting import format_cost, format_duration, format_plural
+from runs.formatting import format_cost, format_duration, format_number, format_plural
 from runs.models import Attempt, Run, RunFacet, Step
 from runs.models.facet import FacetKind
 from runs.pages.badges import STATES, Badge, find_run_state
-from runs.pages.flow_figures import format_number
 from runs.pages.flow_version import load_specs
 
 MAX_RUNS = 40

@@ -29,7 +29,7 @@ from runs.formatting import NOTHING, format_cost, format_count, format_plural, f
 from runs.history.texts import show_invisible
 from runs.models import Backtest, DailyRuns, Run
 from runs.pages.access import require_permission
-from runs.pages.addresses import find_address, link_runs
+from runs.pages.addresses import build_issues_url, find_address, link_runs
 from runs.pages.flow_figures import (
     OF_VERSION,
     OF_VERSION_BY_MODEL,
@@ -50,7 +50,6 @@ from runs.pages.flow_version import (
     list_versions,
     load_specs,
 )
-from runs.pages.issues import build_issues_url
 from runs.statistics.figures import (
     MAX_AUDITS,
     AuditSums,

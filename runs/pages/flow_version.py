@@ -29,10 +29,9 @@ from runs.formatting import format_duration, format_plural
 from runs.history.texts import CutText, cut_text
 from runs.models import DailyRuns, DailySteps
 from runs.pages.access import require_permission
-from runs.pages.addresses import link_runs
+from runs.pages.addresses import build_issues_url, link_runs
 from runs.pages.badges import SEVERITIES, Badge
 from runs.pages.flow_figures import OF_VERSION, list_cells
-from runs.pages.issues import build_issues_url
 from runs.statistics.figures import Scope
 from runs.statistics.sums import RunSums, StepSums
 

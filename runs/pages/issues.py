@@ -9,7 +9,6 @@ from datetime import date
 from difflib import get_close_matches
 from itertools import groupby
 from typing import Any
-from urllib.parse import urlencode
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -75,13 +74,6 @@ _BRACES = re.compile(r"(\{\{|\}\})|\{\s*([^{}]*?)\s*\}")
 
 Card = Sequence[IssueGroup]
 """The groups of one audit of a step, or of one code of ToolFlow's own."""
-
-
-def build_issues_url(flow: str = "", **filters: object) -> str:
-    """The address of the issues of a flow, by its name, with further filters; empty ones are left out."""
-    names = ("version", "audit", "code", "step", "severity", "period")
-    named = {"flow": flow, **{name: filters.get(name) for name in names}}
-    return _build_address(urlencode({name: value for name, value in named.items() if value}))
 
 
 @require_safe

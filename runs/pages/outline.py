@@ -11,14 +11,21 @@ from flows.engine.errors import ModelErrorCode
 from flows.engine.history import COUNTED, UNDECIDED, UNREPORTED_USAGE, Outcome, TokenUsage, sum_usage
 from flows.engine.spec import FlowSpec
 from runs import models
-from runs.formatting import NOTHING, format_cost, format_count, format_duration, format_elapsed, format_plural
+from runs.formatting import (
+    NOTHING,
+    format_cost,
+    format_count,
+    format_duration,
+    format_elapsed,
+    format_number,
+    format_plural,
+)
 from runs.history.issue_links import address_attempt, anchor_attempt
 from runs.history.lifecycle import StepIssues
 from runs.models import Run, RunStatus
 from runs.pages.attempt_rows import Traced
 from runs.pages.attempt_view import RUNNING, count_severities, find_state
 from runs.pages.badges import STATES, Badge, IssueCounts
-from runs.pages.flow_figures import format_number
 from runs.stored_history import read_usage
 
 RESULT, INPUT = "result", "s0a1"

@@ -36,10 +36,9 @@ from runs.history.issue_links import address_attempt, address_issue, name_issue
 from runs.history.texts import SHORT_TEXT, cut_text
 from runs.models import Attempt, DailyRuns, Issue, Run, RunStatus
 from runs.pages.access import require_permission
-from runs.pages.addresses import find_address, link_runs
+from runs.pages.addresses import build_issues_url, find_address, link_runs
 from runs.pages.badges import SEVERITIES, STATES
 from runs.pages.flow_figures import plot_sparkline
-from runs.pages.issues import build_issues_url
 from runs.statistics.figures import CHART_DAYS, MEDIAN_DAYS, FlowDay, MedianDay, compare_today, load_flow_days
 from runs.statistics.queue_state import MAX_SHOWN, QueueState, fetch_queue_state
 from runs.statistics.sums import Period, RunSums, last_days, sum_by_slot

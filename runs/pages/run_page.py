@@ -35,6 +35,7 @@ from runs.history.output_view import OutputView, View, parse_view, view_output
 from runs.history.texts import show_invisible
 from runs.models import Issue, Run, RunStatus
 from runs.pages.access import require_permission
+from runs.pages.addresses import build_issues_url
 from runs.pages.attempt_rows import (
     Traced,
     complete_issues,
@@ -48,7 +49,6 @@ from runs.pages.attempt_rows import (
 )
 from runs.pages.attempt_view import AttemptView, view_attempt
 from runs.pages.badges import SEVERITIES, STATES, count_run_issues
-from runs.pages.issues import build_issues_url
 from runs.pages.model_request import PARTS, fetch_attempt
 from runs.pages.outline import (
     INPUT,

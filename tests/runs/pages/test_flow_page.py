@@ -16,9 +16,9 @@ from flows.engine.spec import AuditSpec
 from flows.models import Flow, FlowVersion
 from runs.models import DailyRuns, RunStatus
 from runs.pages import flow_list
+from runs.pages.addresses import build_issues_url
 from runs.pages.flow_page import load_flow_page
 from runs.pages.flow_version import build_definition, describe_pass_rule, shorten_schema
-from runs.pages.issues import build_issues_url
 from runs.rollup import count_ended_runs
 from runs.statistics.figures import MAX_AUDITS
 from tests.engine.builders import make_attempt, make_step

@@ -22,7 +22,8 @@ from runs import issue_groups
 from runs.facets import add_facets, list_facets
 from runs.history.issue_links import address_issue
 from runs.models import DailyIssues, PurgedDay, Run, RunStatus
-from runs.pages.issues import MAX_CARDS, PAGE_SIZE, build_issues_url, split_template
+from runs.pages.addresses import build_issues_url
+from runs.pages.issues import MAX_CARDS, PAGE_SIZE, split_template
 from runs.search import index_runs
 from runs.statistics.counting import count_runs
 from tests.engine.builders import make_attempt, make_issue, make_step
