@@ -82,7 +82,7 @@ def _purge_batch(task: PurgeTask, due: RunQuerySet, purged: Purged) -> bool:
             days = {ended_at.astimezone(UTC).date() for _, _, ended_at in batch if ended_at}
             rows = [PurgedDay(flow=task.flow, day=day) for day in sorted(days)]
             PurgedDay.objects.bulk_create(rows, ignore_conflicts=True)
-            _delete_runs(run_ids)
+            delete_runs(run_ids)
         else:
             remove_outputs(run_ids)
     purged.runs += len(batch)
@@ -91,8 +91,8 @@ def _purge_batch(task: PurgeTask, due: RunQuerySet, purged: Purged) -> bool:
     return True
 
 
-def _delete_runs(run_ids: Sequence[int]) -> None:
-    """Delete runs with all that belongs to them; statistics stay."""
+def delete_runs(run_ids: Sequence[int]) -> None:
+    """Delete runs with all that belongs to them, in the caller's transaction; statistics stay."""
     # Search knows a run by its texts.
     forget_runs(run_ids)
     attempts = Attempt.objects.filter(step__run__in=run_ids)

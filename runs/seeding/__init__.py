@@ -1,8 +1,10 @@
 """Invented history of any size, to try or measure pages. The same seed gives the same history, but for its dates.
 
-``courses`` invents what may happen in a run, a few dozen times for each version; ``storing`` stores runs of these.
+``simulation`` runs flows on the simulated model in invented time. ``cases`` says what runs of the examples are about;
+``planted`` has a flow with known truths. ``storing`` stores runs that take these courses, ``removal`` removes them.
 """
 
+from runs.seeding.removal import SampleError, fetch_sample_flows, remove_samples
 from runs.seeding.storing import seed_history
 
-__all__ = ["seed_history"]
+__all__ = ["SampleError", "fetch_sample_flows", "remove_samples", "seed_history"]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import chain, islice
 from random import Random
 from typing import Any
 
@@ -20,37 +22,30 @@ from flows.publishing import publish_flow
 from runs.facets import add_facets, list_facets
 from runs.models import Attempt, AttemptRequest, FacetKind, Issue, Run, Step, TokenUsage
 from runs.rollup import count_ended_runs
-from runs.seeding.courses import START, Course, invent_course
+from runs.seeding.cases import SLIPS, load_cases, play_courses
+from runs.seeding.planted import load_planted_document, play_planted_courses
+from runs.seeding.removal import NOTE, PREFIX, USERS, SampleError, fetch_sample_flows
+from runs.seeding.simulation import START, Course
 from runs.stored_history import build_issues, build_usage
 
-PREFIX = "seeded-"
-"""Begins the names of these flows and users."""
-VERSIONS = 3
+VERSIONS = len(SLIPS)
 COURSES = 48
-"""Of each version."""
+"""Of each version at most."""
+MIN_COURSES, RUNS_PER_COURSE = 6, 60
+"""A short history has fewer courses: one of each version for so many runs."""
 BATCH_SIZE = 500
 """Runs stored in one transaction."""
 RARE = 1_000
 """One run in so many holds the word “rarity”."""
-USERS = ("ada", "grace", "linus")
 LABELS = ("nightly", "pilot", "release-check")
 WORDS = (
     "amber", "birch", "cedar", "dune", "ember", "fjord", "grove", "harbour", "iris", "juniper", "meadow", "quartz",
 )  # fmt: skip
+REFERENCE = "{reference}"
+"""Stands in the texts of courses for words that each run has for itself."""
 
-
-@dataclass(frozen=True, slots=True)
-class SeededVersion:
-    """One version with the courses that its runs take, and an input that fits."""
-
-    version: FlowVersion
-    courses: tuple[Course, ...]
-    sample: Mapping[str, Any]
-
-    def build_input(self, words: str) -> dict[str, Any]:
-        """An input that fits, whose longest text ends with ``words``."""
-        longest = max(self.sample, key=lambda name: len(self.sample[name]) if isinstance(self.sample[name], str) else 0)
-        return {**self.sample, longest: f"{self.sample[longest]} {words}"}
+_Course = tuple[FlowVersion, Course]
+"""A version with one of the courses that its runs take."""
 
 
 def seed_history(
@@ -59,78 +54,98 @@ def seed_history(
     until: datetime,
     days: float = 90,
     seed: int = 1,
+    planted: int = 0,
     report: Callable[[str, int], None] = lambda _what, _done: None,
 ) -> None:
     """Store ``runs`` ended runs, about four attempts each, that were created in the ``days`` before ``until``.
 
-    ``report`` gets after each batch what was done, and for how many runs so far.
+    ``planted`` runs more are of the flow with known truths. ``report`` gets after each batch what was done, and for how
+    many runs so far. Raises ``SampleError`` where a flow that is no sample has the name of one.
     """
     length = timedelta(days=days)
     since = until - length
-    flows = _load_flows(seed=seed, since=since, length=length)
-    users = [User.objects.get_or_create(username=PREFIX + name, defaults={"is_active": False})[0] for name in USERS]
     random = Random(seed)  # noqa: S311  # repeatable, not secret
-    for first in range(0, runs, BATCH_SIZE):
-        batch = [
-            _invent_run(number, runs, flows, users, created_at=since + length * number / runs, random=random)
-            for number in range(first, min(first + BATCH_SIZE, runs))
-        ]
+    flows = _load_flows(seed=seed, runs=runs, since=since, length=length) if runs else []
+    cycle = _load_planted(since=since) if planted else []
+    users = [User.objects.get_or_create(username=name, defaults={"is_active": False})[0] for name in USERS]
+    courses = chain(
+        ((number / runs, _choose_course(flows, number / runs, random)) for number in range(runs)),
+        ((number / planted, cycle[number % len(cycle)]) for number in range(planted)),
+    )
+    invented = (
+        _invent_run(number, *course, users, created_at=since + length * share, random=random)
+        for number, (share, course) in enumerate(courses)
+    )
+    stored = counted = 0
+    while batch := list(islice(invented, BATCH_SIZE)):
         with transaction.atomic():
             _store(batch)
-        report("stored", first + len(batch))
-    counted = 0
+        stored += len(batch)
+        report("stored", stored)
     while count := count_ended_runs(limit=BATCH_SIZE):
         counted += count
         report("counted", counted)
 
 
-def _load_flows(*, seed: int, since: datetime, length: timedelta) -> list[list[SeededVersion]]:
-    """The flows with their versions in order, spread over ``length``; versions of an earlier seeding are used again."""
+def _load_flows(*, seed: int, runs: int, since: datetime, length: timedelta) -> list[list[list[_Course]]]:
+    """The courses of each version of each flow; versions are in order, and spread over ``length``."""
+    count = min(COURSES, max(MIN_COURSES, runs // RUNS_PER_COURSE))
     flows = []
     for name, document in load_documents().items():
         versions = []
         for number in range(VERSIONS):
-            title = f"{document.get('title') or document['name']} (seeded)"
-            varied = {**document, "name": PREFIX + name, "title": title, "max_tokens": 4000 - 200 * number}
-            version = FlowVersion.objects.filter(flow__name=varied["name"], digest=find_digest(varied)).last()
-            if version is None:
-                version = publish_flow(spec=FlowSpec.from_document(varied), note=f"Seeded version {number + 1}")
-                # Versions never change; an invented one must be older than its runs all the same.
-                created_at = since + length * number / VERSIONS
-                models.QuerySet(FlowVersion).filter(pk=version.pk).update(created_at=created_at)
-            seeds = [f"{seed}/{name}/{number}/{course}" for course in range(COURSES)]
-            courses = tuple(invent_course(version.flow_spec, seed=one) for one in seeds)
-            versions.append(SeededVersion(version, courses, document["input_schema"]["examples"][0]))
-        Flow.objects.get(name=PREFIX + name).make_live(versions[-1].version)
+            varied = {**document, "max_tokens": 4000 - 200 * number}
+            version = _load_version(varied, number=number, created_at=since + length * number / VERSIONS)
+            seeds = [f"{seed}/{name}/{number}/{course}" for course in range(count)]
+            played = asyncio.run(play_courses(version.flow_spec, load_cases()[name], version=number, seeds=seeds))
+            versions.append([(version, course) for course in played])
         flows.append(versions)
     return flows
 
 
-def _invent_run(
-    number: int,
-    count: int,
-    flows: list[list[SeededVersion]],
-    users: list[User],
-    *,
-    created_at: datetime,
-    random: Random,
-) -> tuple[Run, Course]:
-    """One of ``count`` runs, not stored yet, and the course that it takes."""
+def _load_planted(*, since: datetime) -> list[_Course]:
+    """The courses that runs of the flow with known truths take by turns."""
+    version = _load_version(load_planted_document(), number=0, created_at=since)
+    return [(version, course) for course in asyncio.run(play_planted_courses(version.flow_spec))]
+
+
+def _load_version(document: dict[str, Any], *, number: int, created_at: datetime) -> FlowVersion:
+    """The version of a sample flow, live if it is new; one of an earlier seeding is used again."""
+    varied = {**document, "name": PREFIX + document["name"], "title": f"{document['title']} (sample)"}
+    known = Flow.objects.filter(name=varied["name"]).first()
+    if known is not None and known not in fetch_sample_flows():
+        raise SampleError(f"The flow “{known.name}” is no sample flow, but has the name of one. Rename it first.")
+    version = FlowVersion.objects.filter(flow=known, digest=find_digest(varied)).last() if known else None
+    if version is None:
+        version = publish_flow(spec=FlowSpec.from_document(varied), note=f"{NOTE}{number + 1}")
+        # Versions never change; an invented one must be older than its runs all the same.
+        models.QuerySet(FlowVersion).filter(pk=version.pk).update(created_at=created_at)
+        version.flow.make_live(version)
+    return version
+
+
+def _choose_course(flows: list[list[list[_Course]]], share: float, random: Random) -> _Course:
+    """What a run does after ``share`` of the time. Newer versions take over by and by."""
     versions = random.choices(flows, weights=[5, 3, 2, *[1] * len(flows)][: len(flows)])[0]
-    # Newer versions take over by and by.
-    latest = min(number * len(versions) // count, len(versions) - 1)
-    seeded = versions[latest if random.random() < 0.9 else random.randint(0, latest)]
+    latest = min(int(share * len(versions)), len(versions) - 1)
+    return random.choice(versions[latest if random.random() < 0.9 else random.randint(0, latest)])
+
+
+def _invent_run(
+    number: int, version: FlowVersion, course: Course, users: list[User], *, created_at: datetime, random: Random
+) -> tuple[Run, Course]:
+    """A run that is not stored yet, and its course in its own words."""
     words = [*random.sample(WORDS, k=4), f"order-{number:07d}", *(["rarity"] if number % RARE == RARE // 2 else [])]
-    course = random.choice(seeded.courses)
+    course = _reword(course, " ".join(words))
     started_at = created_at + timedelta(seconds=round(random.expovariate(2), 3))
     usage = sum_usage(attempt.usage for attempt in course.attempts)
     issues = [issue.severity.value for attempt in course.attempts for issue in attempt.issues]
     counted = [attempt for attempt in course.attempts if attempt.counts]
     totals = ("prompt", "completion", "total", "cached", "reasoning")
     run = Run(
-        flow_id=seeded.version.flow_id,
-        version=seeded.version,
-        input=seeded.build_input(" ".join(words)),
+        flow_id=version.flow_id,
+        version=version,
+        input=course.input,
         model_settings={"model": course.model, "temperature": None, "max_tokens": None},
         started_by=random.choices(users, weights=(6, 3, 1))[0],
         labels=random.sample(LABELS, k=1) if random.random() < 0.1 else [],
@@ -144,7 +159,7 @@ def _invent_run(
         started_at=started_at,
         ended_at=_shift(course.attempts[-1].ended_at, started_at),
         revision=len(course.attempts) + 1,
-        step_count=len(seeded.version.flow_spec.steps),
+        step_count=len(version.flow_spec.steps),
         steps_passed=sum(attempt.passed for attempt in course.attempts),
         attempt_count=len(course.attempts),
         retry_count=len(counted) - len({attempt.step for attempt in counted}),
@@ -154,6 +169,25 @@ def _invent_run(
         unpriced_count=usage.unpriced,
     )
     return run, course
+
+
+def _reword(course: Course, words: str) -> Course:
+    """A course with ``words`` of a run where it has a reference."""
+    attempts = tuple(
+        attempt.model_copy(update={name: _fill(getattr(attempt, name), words) for name in ("input", "request")})
+        for attempt in course.attempts
+    )
+    return replace(course, input=_fill(course.input, words), attempts=attempts)
+
+
+def _fill(value: Any, words: str) -> Any:
+    if isinstance(value, str):
+        return value.replace(REFERENCE, words)
+    if isinstance(value, dict):
+        return {name: _fill(part, words) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_fill(part, words) for part in value]
+    return value
 
 
 def _store(batch: list[tuple[Run, Course]]) -> None:
@@ -193,9 +227,13 @@ def _build_attempt(step: Step, attempt: engine.Attempt, run: Run) -> Attempt:
         outcome=attempt.outcome.value,
         input=attempt.input,
         output=attempt.output,
+        raw_output=attempt.raw_output,
         model=attempt.model or "",
+        response_id=attempt.response_id or "",
         finish_reason=attempt.finish_reason or "",
         error=attempt.error.model_dump(mode="json") if attempt.error else None,
+        failure_reason=attempt.failure_reason or "",
+        plugins=attempt.plugins,
         started_at=_shift(attempt.started_at, run.started_at),
         ended_at=_shift(attempt.ended_at, run.started_at),
     )

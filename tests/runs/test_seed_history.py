@@ -2,20 +2,65 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from datetime import UTC, datetime
+from decimal import Decimal
 from io import StringIO
 
 import pytest
+from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 
-from flows.models import Flow
-from runs.models import Attempt, Issue, Run
-from runs.seeding import seed_history, storing
+from flows.engine.evaluation import prepare_input, step_variables
+from flows.engine.history import History, Outcome
+from flows.engine.judging import judge_output
+from flows.engine.model_calls import resolve_spec
+from flows.engine.planner import Call, Compute, Finish, Wait, next_action
+from flows.engine.plugins import registry
+from flows.engine.spec import ModelSettings
+from flows.examples import load_examples
+from flows.models import Flow, FlowVersion
+from runs.models import Attempt, DailyRuns, Issue, Run
+from runs.seeding import SampleError, fetch_sample_flows, remove_samples, seed_history, storing
+from runs.seeding.planted import COST, CYCLE, TOKENS
+from runs.stored_history import load_history
 from tests.runs.recounting import read_statistics, recount
 
 pytestmark = pytest.mark.django_db
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+PLANTED = "seeded-order-confirmation"
+
+
+async def judge_again(run: Run, history: History) -> None:
+    """Assert that the planner and the judge, asked again, come to all that is stored."""
+    spec = resolve_spec(run.version.flow_spec, ModelSettings(model=run.model_settings["model"]))
+    known = History.begin(history.initial_input, run_id=history.run_id)
+    for stored in list(history)[1:]:
+        action = next_action(spec, known)
+        action = action.then if isinstance(action, Wait) else action
+        assert isinstance(action, Call | Compute) and (action.step, action.number) == (stored.step, stored.number)
+        assert (await prepare_input(spec, known, stored.step, registry))[0] == stored.input
+        if stored.counts and isinstance(stored.output, dict):
+            arguments = stored.output if stored.raw_output is None else stored.raw_output
+            variables = step_variables(spec, known, stored.step)
+            judged = await judge_output(spec.step(stored.step), arguments, variables, registry)
+            assert (judged.outcome, judged.issues) == (stored.outcome, stored.issues), (run.pk, stored.step)
+            assert judged.failure_reason == stored.failure_reason
+        known = known.append(stored)
+    if run.status != "cancelled":
+        finish = next_action(spec, known)
+        assert isinstance(finish, Finish)
+        assert (finish.status.value, finish.sentence) == (run.status, run.end_sentence)
+
+
+def test_judged_again_each_attempt_comes_out_as_it_is_stored() -> None:
+    seed_history(runs=60, planted=20, until=NOON, seed=3)
+    for run in Run.objects.select_related("version"):
+        asyncio.run(judge_again(run, load_history(run)))
+    for attempt in Attempt.objects.filter(sent__isnull=False).select_related("step__run", "sent"):
+        assert "{reference}" not in str(attempt.request), "a run's requests have its own words"
 
 
 @pytest.fixture(autouse=True)
@@ -27,13 +72,20 @@ def _few_courses(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_it_has_what_real_history_has_and_its_statistics_are_what_a_recount_finds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(storing, "BATCH_SIZE", 7)
-    monkeypatch.setattr(storing, "COURSES", 60)
-    seed_history(runs=80, until=NOON)
-    assert 240 < Attempt.objects.count() < 430
-    assert {*Run.objects.values_list("status", flat=True)} >= {"succeeded", "failed"}
+    monkeypatch.setattr(storing, "BATCH_SIZE", 50)
+    monkeypatch.setattr(storing, "MIN_COURSES", 12)
+    seed_history(runs=160, until=NOON)
+    assert 480 < Attempt.objects.count() < 800
+    assert {*Run.objects.values_list("status", flat=True)} == {"succeeded", "failed", "errored", "cancelled"}
+    assert {*Attempt.objects.values_list("outcome", flat=True)} == {outcome.value for outcome in Outcome}
+    assert Issue.objects.filter(attempt__outcome="passed").exists()
+    assert Run.objects.filter(end_reason="call_refused").exists()
+    assert Run.objects.filter(unpriced_count__gt=0).exists() and Run.objects.exclude(cost=None).exists()
+    assert Run.objects.exclude(labels=[]).exists() and Run.objects.values("started_by").distinct().count() == 3
+    assert Run.objects.values("version").distinct().count() == 9
+    errors = [error["code"] for error in Attempt.objects.exclude(error=None).values_list("error", flat=True)]
+    assert {"rate_limited", "server_error"} & {*errors}
     assert all(run.has_ended and run.is_counted and run.created_at < NOON for run in Run.objects.all())
-    assert Attempt.objects.filter(outcome="interrupted").exists() and Issue.objects.exists()
     assert read_statistics() == recount(Run.objects.all())
     for run in Run.objects.filter(steps__attempts__outcome="interrupted").distinct():
         outcomes = Attempt.objects.filter(step__run=run).values_list("step__index", "outcome")
@@ -50,13 +102,75 @@ def test_the_same_seed_gives_the_same_runs_and_another_one_others() -> None:
     assert found[:20] != found[40:]
 
 
+def test_planted_runs_are_as_their_module_says() -> None:
+    seed_history(runs=0, planted=50, until=NOON)
+    cycles = 50 // sum(CYCLE.values())
+    courses = Counter(
+        (
+            run.status,
+            tuple(
+                (attempt.step, attempt.outcome.value, *(issue.audit for issue in attempt.issues))
+                for attempt in load_history(run)
+                if attempt.step != 2 and attempt.step
+            ),
+        )
+        for run in Run.objects.select_related("version")
+    )
+    read, done = (1, "passed"), (3, "passed")
+    of_kind = {
+        "plain": ("succeeded", (read, done)),
+        "unclosed": ("succeeded", (read, (3, "failed", "Closing line"), done)),
+        "nameless": ("succeeded", (read, (3, "failed", "Names the customer"), done)),
+        "careless": ("succeeded", (read, (3, "failed", "Names the customer", "Closing line"), done)),
+        "stuck": ("failed", ((1, "failed", "Pieces of each article"),) * 4),
+        "dateless": ("succeeded", (read, (3, "passed", "Mentions the delivery date"))),
+    }
+    assert courses == {of_kind[kind]: count * cycles for kind, count in CYCLE.items()}
+    stuck = Run.objects.filter(status="failed")
+    assert all(len({str(attempt.output) for attempt in [*load_history(run)][1:]}) == 1 for run in stuck)
+    calls = Attempt.objects.exclude(step__index=2).count()
+    assert sum(run.cost or Decimal(0) for run in Run.objects.all()) == COST * calls
+    assert sum(Run.objects.values_list("total_tokens", flat=True)) == TOKENS * calls
+
+
 def test_flows_of_users_are_left_alone() -> None:
     Flow.objects.create(name="colour-theme", title="Mine")
-    call_command("seed_history", runs=12, stdout=StringIO())
-    assert Run.objects.filter(flow__name__startswith="seeded-").count() == Run.objects.count() == 12
+    call_command("seed_history", runs=12, planted=3, stdout=StringIO())
+    assert Run.objects.filter(flow__name__startswith="seeded-").count() == Run.objects.count() == 15
     assert not Flow.objects.get(name="colour-theme").versions.exists()
 
 
-def test_a_count_that_is_not_valid_is_refused() -> None:
+def test_a_flow_of_a_user_with_the_name_of_a_sample_flow_is_never_touched() -> None:
+    mine = Flow.objects.create(name=PLANTED, title="Mine")
     with pytest.raises(CommandError):
-        call_command("seed_history", "--runs=0")
+        call_command("seed_history", runs=0, planted=3, stdout=StringIO())
+    remove_samples()
+    mine.refresh_from_db()
+    assert not mine.versions.exists()
+
+
+def test_removing_takes_all_that_belongs_to_samples_and_nothing_else() -> None:
+    load_examples()
+    ada = User.objects.create_user("ada")
+    before = [*Flow.objects.values_list("name", flat=True)], FlowVersion.objects.count()
+    call_command("seed_history", runs=30, planted=10, stdout=StringIO())
+    assert fetch_sample_flows().count() == 4
+    call_command("seed_history", remove=True, stdout=StringIO())
+    assert ([*Flow.objects.values_list("name", flat=True)], FlowVersion.objects.count()) == before
+    assert not Run.objects.exists() and not DailyRuns.objects.exists()
+    assert [*User.objects.all()] == [ada]
+
+
+def test_samples_with_a_run_that_has_not_ended_are_not_removed() -> None:
+    seed_history(runs=0, planted=5, until=NOON)
+    run = Run.objects.all()[0]
+    Run.objects.create(flow=run.flow, version=run.version, input={}, model_settings={}, step_count=3)
+    with pytest.raises(SampleError):
+        remove_samples()
+    assert Run.objects.count() == 6
+
+
+@pytest.mark.parametrize("options", [{"runs": 0}, {"runs": -1}, {"planted": -1}, {"days": 0}])
+def test_a_count_that_is_not_valid_is_refused(options: dict[str, int]) -> None:
+    with pytest.raises(CommandError):
+        call_command("seed_history", **options)
