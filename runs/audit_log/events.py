@@ -67,6 +67,8 @@ class AuditAction(models.TextChoices):
     BACKTEST_STOPPED = "backtest_stopped", "Stopped a backtest"
     EXPORTED = "exported", "Exported runs"
     DATA_DELETED = "data_deleted", "Deleted runs"
+    SAMPLES_ADDED = "samples_added", "Added sample history"
+    SAMPLES_REMOVED = "samples_removed", "Removed sample history"
     BACKUP_MADE = "backup_made", "Backed up the database"
     BACKUP_RESTORED = "backup_restored", "Restored a backup of the database"
     WEBHOOK_ENDPOINT_ADDED = "webhook_endpoint_added", "Added a webhook endpoint"

@@ -28,7 +28,9 @@ _WHAT = {
     "runs.add_run": "start runs",
     "runs.change_run": "cancel runs",
     "runs.view_trailentry": "see the audit log",
+    "flows.add_flow": "add flows",
     "flows.change_flow": "change flows",
+    "flows.delete_flow": "delete flows",
     "runs.change_webhookendpoint": "change webhook endpoints",
 }
 

@@ -34,11 +34,13 @@ from runs.formatting import (
 )
 from runs.history.issue_links import address_attempt, address_issue, name_issue
 from runs.history.texts import SHORT_TEXT, cut_text
-from runs.models import Attempt, DailyRuns, Issue, Run, RunStatus
+from runs.models import Attempt, Issue, Run, RunStatus
 from runs.pages.access import require_permission
 from runs.pages.addresses import build_issues_url, find_address, link_runs
 from runs.pages.badges import SEVERITIES, STATES
 from runs.pages.flow_figures import plot_sparkline
+from runs.pages.samples import is_without_runs
+from runs.seeding import fetch_sample_flows
 from runs.statistics.figures import CHART_DAYS, MEDIAN_DAYS, FlowDay, MedianDay, compare_today, load_flow_days
 from runs.statistics.queue_state import MAX_SHOWN, QueueState, fetch_queue_state
 from runs.statistics.sums import Period, RunSums, last_days, sum_by_slot
@@ -112,8 +114,7 @@ def show_home(request: HttpRequest) -> HttpResponseBase:
 @require_permission("runs.view_run")
 def show_overview(request: HttpRequest) -> HttpResponse:
     """Health, failures, flows and the queue; how to get started where nothing ever ran."""
-    # Statistics stay when retention deletes runs.
-    if not Run.objects.order_by("-pk").values_list("pk")[:1] and not DailyRuns.objects.exists():
+    if is_without_runs():
         return render(request, "runs/first_run.html", {"flow_count": Flow.objects.runnable().count()})
     now = timezone.now()
     wanted = request.GET.get("runs", "")
@@ -123,6 +124,7 @@ def show_overview(request: HttpRequest) -> HttpResponse:
         "warnings": () if wanted in {"", "real", "simulated"} else ("“runs” can be real or simulated.",),
         "running_url": link_runs(status="running"),
         "failed_url": link_runs(status="failed,errored"),
+        "has_samples": fetch_sample_flows().exists(),
     }
     return render(request, "runs/overview.html", context)
 

@@ -16,6 +16,7 @@ from runs.pages import (
     overview,
     run_list,
     run_page,
+    samples,
     search_box,
     start,
     webhooks,
@@ -25,6 +26,7 @@ app_name = "runs"
 
 urlpatterns = [
     *overview.urls,
+    *samples.urls,
     *run_list.urls,
     *flow_list.urls,
     *flow_page.urls,

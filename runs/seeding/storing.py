@@ -114,7 +114,7 @@ def _load_version(document: dict[str, Any], *, number: int, created_at: datetime
     varied = {**document, "name": PREFIX + document["name"], "title": f"{document['title']} (sample)"}
     known = Flow.objects.filter(name=varied["name"]).first()
     if known is not None and known not in fetch_sample_flows():
-        raise SampleError(f"The flow “{known.name}” is no sample flow, but has the name of one. Rename it first.")
+        raise SampleError(f"The flow “{known.name}” has the name of a sample flow. Rename it first.")
     version = FlowVersion.objects.filter(flow=known, digest=find_digest(varied)).last() if known else None
     if version is None:
         version = publish_flow(spec=FlowSpec.from_document(varied), note=f"{NOTE}{number + 1}")
@@ -126,7 +126,7 @@ def _load_version(document: dict[str, Any], *, number: int, created_at: datetime
 
 def _choose_course(flows: list[list[list[_Course]]], share: float, random: Random) -> _Course:
     """What a run does after ``share`` of the time. Newer versions take over by and by."""
-    versions = random.choices(flows, weights=[5, 3, 2, *[1] * len(flows)][: len(flows)])[0]
+    versions = random.choices(flows, weights=[5, 2, 3, *[1] * len(flows)][: len(flows)])[0]
     latest = min(int(share * len(versions)), len(versions) - 1)
     return random.choice(versions[latest if random.random() < 0.9 else random.randint(0, latest)])
 

@@ -76,6 +76,8 @@ ADDRESSES = {
     "runs/views/<view_id>/delete/":                     (NO_METHOD, NOBODY),  # there is none of one's own
     "runs/views/values/":                               (VIEWER, NO_METHOD),
     "overview/live":                                    (VIEWER, NO_METHOD),
+    "overview/samples/":                                (NO_METHOD, EDITOR),
+    "overview/samples/remove/":                         (NO_METHOD, EDITOR),
     "search/":                                          (USER, NO_METHOD),  # finds what one may see
     "guides/":                                          (USER, NO_METHOD),
     "guides/<name>/":                                   (USER, NO_METHOD),

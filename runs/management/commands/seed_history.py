@@ -15,8 +15,8 @@ from runs.seeding import SampleError, remove_samples, seed_history
 
 class Command(BaseCommand):
     help = (
-        "Store invented runs, about four attempts each, of sample flows (“seeded-…”), to try or measure ToolFlow at any "
-        "size. The same seed gives the same runs. With --remove, delete all sample flows and their runs instead."
+        "Store invented runs, about four attempts each, of sample flows (“seeded-…”), to try or measure ToolFlow at "
+        "any size. The same seed gives the same runs. With --remove, delete all sample flows and their runs instead."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:

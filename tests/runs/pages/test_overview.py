@@ -12,9 +12,12 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from runs.models import Run, RunStatus, Worker
+from flows.models import Flow
+from runs.models import AuditEntry, Run, RunStatus, Worker
 from runs.models.run import in_future
+from runs.pages import samples
 from runs.pages.overview import MAX_CAUSES, MAX_RUNNING
+from runs.seeding import fetch_sample_flows, seed_history
 from tests.engine.builders import make_attempt, make_issue
 from tests.runs.builders import make_run, make_version, make_worker
 from tests.runs.pages.daily_rows import add_runs, day_ago, stop_clock
@@ -217,6 +220,57 @@ class TestFirstRun:
         words = read_words(answer.content.decode())
         assert answer.status_code == 403
         assert "“runs.view_run”" in words and "Ask grace or linus to add you to the group Viewer" in words
+
+
+class TestSamples:
+    @pytest.fixture
+    def editor(self, client: Client) -> Client:
+        user = User.objects.create_user("ada")
+        user.groups.add(Group.objects.get(name="Editor"))
+        client.force_login(user)
+        return client
+
+    @pytest.fixture(autouse=True)
+    def few(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(samples, "RUNS", 20)
+        monkeypatch.setattr(samples, "PLANTED_RUNS", 10)
+
+    def test_an_empty_installation_is_filled_and_emptied_by_one_button_each(self, editor: Client) -> None:
+        make_version()
+        assert 'action="/overview/samples/"' in get_page(editor, "/")
+        page = editor.post("/overview/samples/", follow=True).content.decode()
+        assert 'id="health-title"' in page and 'id="samples-remove"' in page
+        assert Run.objects.count() == 30 and fetch_sample_flows().count() == 4
+        assert all(run.is_counted for run in Run.objects.all())
+        page = editor.post("/overview/samples/remove/", follow=True).content.decode()
+        assert 'id="samples-add"' in page and not Run.objects.exists()
+        assert [flow.title for flow in Flow.objects.all()] == ["Example"]
+        actions = AuditEntry.objects.order_by("-pk").values_list("action", "object_label", "details")
+        assert actions[0] == ("samples_removed", "", {"runs": 30})
+        assert actions[1] == ("samples_added", "", {"runs": 30})
+        assert actions[2] == ("flow_made_live", "Example", {"version": 1})
+
+    def test_real_runs_are_never_mixed_with_samples(self, editor: Client) -> None:
+        start_run()
+        assert "samples-remove" not in get_page(editor, "/")
+        editor.post("/overview/samples/")
+        editor.post("/overview/samples/remove/")
+        assert Run.objects.count() == 1 and not fetch_sample_flows().exists()
+
+    def test_what_takes_longer_than_a_request_is_left_to_the_command(
+        self, editor: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        editor.post("/overview/samples/")
+        monkeypatch.setattr(samples, "MAX_REMOVED", 29)
+        assert "seed_history --remove" in editor.post("/overview/samples/remove/", follow=True).content.decode()
+        assert Run.objects.count() == 30
+
+    def test_users_without_the_permissions_are_offered_neither(self, viewer: Client) -> None:
+        assert "samples-add" not in get_page(viewer, "/")
+        assert viewer.post("/overview/samples/").status_code == 403
+        seed_history(runs=0, planted=3, until=timezone.now())
+        assert "samples-remove" not in get_page(viewer, "/")
+        assert viewer.post("/overview/samples/remove/").status_code == 403
 
 
 class TestWorkers:

@@ -1,0 +1,72 @@
+"""Sample history: an installation without runs is filled with it, and one button removes it."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import path
+from django.utils import timezone
+from django.views.decorators.http import require_POST
+
+from runs.audit_log.events import AuditAction, log_audit_event, without_entries
+from runs.locks import hold
+from runs.models import DailyRuns, Run
+from runs.pages.access import require_permission
+from runs.seeding import SampleError, fetch_sample_flows, remove_samples, seed_history
+
+RUNS, PLANTED_RUNS, DAYS = 300, 100, 14
+"""What is made within a request: it takes about two seconds."""
+MAX_REMOVED = 5_000
+"""Runs that are removed within a request."""
+
+
+def is_without_runs() -> bool:
+    """Whether nothing ever ran here. Statistics stay when retention deletes runs."""
+    return not Run.objects.order_by("-pk").values_list("pk")[:1] and not DailyRuns.objects.exists()
+
+
+@require_POST
+@require_permission("runs.add_run")
+@require_permission("flows.add_flow")
+def add_samples(request: HttpRequest) -> HttpResponse:
+    """Fill an installation without runs with sample history."""
+    try:
+        with transaction.atomic():
+            # Of two requests at the same moment one is the first.
+            if not hold("samples") or not is_without_runs():
+                raise SampleError("There are runs already. Sample history is for an installation without any.")
+            with without_entries():
+                seed_history(runs=RUNS, planted=PLANTED_RUNS, until=timezone.now(), days=DAYS)
+            log_audit_event(action=AuditAction.SAMPLES_ADDED, kind="run", details={"runs": RUNS + PLANTED_RUNS})
+    except SampleError as error:
+        messages.error(request, str(error))
+    else:
+        messages.success(request, f"{RUNS + PLANTED_RUNS} sample runs added.")
+    return redirect("runs:home")
+
+
+@require_POST
+@require_permission("flows.delete_flow")
+def delete_samples(request: HttpRequest) -> HttpResponse:
+    """Remove all sample history."""
+    try:
+        count = Run.objects.filter(flow__in=fetch_sample_flows()).order_by()[: MAX_REMOVED + 1].count()
+        if count > MAX_REMOVED:
+            words = f"There are more than {MAX_REMOVED:,} sample runs."
+            raise SampleError(f"{words} Remove them with “manage.py seed_history --remove”.")
+        with transaction.atomic(), without_entries():
+            remove_samples()
+        log_audit_event(action=AuditAction.SAMPLES_REMOVED, kind="run", details={"runs": count})
+    except SampleError as error:
+        messages.error(request, str(error))
+    else:
+        messages.success(request, "Sample history removed.")
+    return redirect("runs:home")
+
+
+urls = [
+    path("overview/samples/", add_samples, name="samples-add"),
+    path("overview/samples/remove/", delete_samples, name="samples-remove"),
+]
