@@ -36,7 +36,7 @@ EACH = 20
 MORE = 1.25
 """How much more work a page may be with four times the history: lists of 50 rows hold other rows."""
 SLACK = 3_000
-"""Steps always allowed, since small pages vary: an index is a level deeper, a list fuller, a row has more issues."""
+"""Steps that are always allowed, since small pages vary: an index is deeper, a list fuller, a row has more issues."""
 
 PAGES = (
     "/",
