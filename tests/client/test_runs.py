@@ -111,7 +111,7 @@ def test_every_filter_has_an_option(terminal: Terminal) -> None:
     terminal.replies = [answer(NO_RUNS)]
     wanted = {"flow": "b", "version": "2", "status": "failed", "severity": "high", "audit": "c", "code": "d"}
     wanted |= {"model": "e", "label": "f", "from": "2026-01-02", "to": "2026-01-03", "cost": "0.1", "tokens": "5"}
-    wanted |= {"by": "g", "reason": "cancelled"}
+    wanted |= {"by": "g", "reason": "cancelled", "accepted": "1"}
     terminal.run("runs", "--search", "a", *(part for name, text in wanted.items() for part in (f"--{name}", text)))
     assert dict(terminal.asked[0].url.params) == {**wanted, "q": "a", "limit": "20"}
     assert {*wanted, "q"} == {*PARAMETERS}
