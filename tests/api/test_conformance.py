@@ -48,6 +48,23 @@ CONFIG = SchemathesisConfig.from_dict(
             "positive_data_acceptance": {
                 "expected-statuses": [*ACCEPTED, "304", "400", "406", "412", "413", "422", "501"]
             },
+            # What breaks a long bound may be larger than any body.
+            "negative_data_rejection": {
+                "expected-statuses": [
+                    "400",
+                    "401",
+                    "403",
+                    "404",
+                    "406",
+                    "409",
+                    "411",
+                    "412",
+                    "413",
+                    "415",
+                    "422",
+                    "429",
+                ]
+            },
         },
     }
 )
