@@ -14,7 +14,8 @@ from flows.engine.json_values import clean_value
 from flows.engine.openai_client import simulated_client
 from flows.engine.providers import Api
 from flows.engine.reply import MAX_RAW_LENGTH, parse_reply
-from flows.engine.simulated_model import Fault, FaultKind
+from flows.engine.running import run_flow
+from flows.engine.simulated_model import Fault, FaultKind, SimulatedModel
 from tests.engine.builders import make_flow
 from tests.engine.executions import LONG, SHORT, audited, execute, simulate
 
@@ -220,6 +221,14 @@ class TestResponses:
             )
             assert all(("input" in call.body) == (api is Api.RESPONSES) for call in app.calls)
         assert (found[0], found[0][-1][0]) == (found[1], Outcome.PASSED)
+
+    @pytest.mark.parametrize("model", ["gpt-6-astra", "gpt-6-sol", "gpt-5.5", "gpt-7-unknown"])
+    async def test_the_models_of_this_year_run_as_they_are(self, model: str) -> None:
+        flow = make_flow(audited(model=model))
+        result = await run_flow(flow, {"topic": "tea"}, client=simulated_client(SimulatedModel()))
+        (attempt,) = result.step(1).attempts
+        assert attempt.request is not None and attempt.request["store"] is False
+        assert (result.passed, attempt.model, attempt.finish_reason) == (True, model, "tool_calls")
 
 
 _texts = st.sampled_from(["\0", "\ud800", "make_suite", "{}", "length", "stop", "output", "function_call", "message"])

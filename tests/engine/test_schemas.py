@@ -186,6 +186,14 @@ class TestStrictSubset:
         strict = make_strict(document)
         assert make_strict(strict) == strict
 
+    def test_references_that_would_double_with_each_level_are_not_all_written_out(self) -> None:
+        definitions: dict[str, Any] = {"d40": {"type": "string"}}
+        for level in range(40):
+            parts = {name: {"$ref": f"#/$defs/d{level + 1}", "description": "x"} for name in "ab"}
+            definitions[f"d{level}"] = closed(**parts)
+        schema = {**closed(a={"$ref": "#/$defs/d0", "description": "x"}), "$defs": definitions}
+        assert len(str(make_strict(schema))) < 2_000_000
+
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8)
 NAMES = TEXT | st.sampled_from(["$ref", "$defs", "$id", "properties", "enum", "examples", "type", "a", "b"])

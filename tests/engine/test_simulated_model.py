@@ -13,6 +13,7 @@ import jsonschema_rs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from openai import AsyncOpenAI
 
 from flows.engine.errors import ModelError, ModelErrorCode
 from flows.engine.openai_client import OpenAIClient, simulated_client
@@ -44,6 +45,16 @@ async def test_the_same_request_gets_the_same_answer_and_another_seed_another() 
     jsonschema_rs.validate(INVOICE, first.arguments, validate_formats=True)
     assert first == await ask(SimulatedModel(), make_request(INVOICE), key="another-1-1")
     assert first.arguments != (await ask(SimulatedModel(seed=1), make_request(INVOICE))).arguments
+
+
+async def test_the_official_client_reads_the_answer_as_a_completion() -> None:
+    http_client = httpx2.AsyncClient(transport=httpx2.ASGITransport(app=SimulatedModel()))
+    async with AsyncOpenAI(api_key="right", base_url="http://simulated/v1", http_client=http_client) as client:
+        completion = await client.chat.completions.create(**make_request())
+        text = await client.chat.completions.create(model="gpt-4o-mini", messages=[{"role": "user", "content": "Hi"}])
+    assert completion.choices[0].message.tool_calls is not None and completion.usage is not None
+    assert completion.usage.total_tokens == completion.usage.prompt_tokens + completion.usage.completion_tokens
+    assert text.choices[0].message.content and text.choices[0].message.tool_calls is None
 
 
 async def test_usage_follows_the_length_of_texts_and_a_retry_finds_its_beginning_in_the_cache() -> None:
@@ -125,6 +136,19 @@ def test_a_text_matches_its_pattern_unless_that_is_beyond_the_generator(pattern:
     for seed in range(20):
         text = invent_value({"type": "string", "pattern": pattern}, seed=str(seed))
         assert len(text) < 10_000 and (not pattern.startswith("^") or re.search(pattern, text))
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "#"},
+        {"type": "array", "minItems": 2, "items": {"$ref": "#"}},
+        {"type": "integer", "minimum": 5, "maximum": 1},
+        {"type": "array", "items": {"const": 1}, "uniqueItems": True, "minItems": 3},
+    ],
+)
+def test_a_schema_that_nothing_fits_ends_all_the_same(schema: dict[str, Any]) -> None:
+    invent_value(schema, seed="1")
 
 
 FORMATS = ("date", "date-time", "time", "email", "uuid", "uri", "ipv4", "ipv6", "hostname", "duration")

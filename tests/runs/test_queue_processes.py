@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from django.core.management import CommandError
 from django_q.signing import SignedPackage
 
+from runs import queue
 from runs.management.commands import run_worker
+from runs.observability import log_events
 from runs.queue import StopFlag
 from runs.queue_processes import dispatcher, process_tree, supervisor, worker_process
 
@@ -32,6 +36,31 @@ def channel(monkeypatch: pytest.MonkeyPatch) -> Iterator[worker_process.TaskChan
     yield channel
     channel._reader.close()
     channel._writer.close()
+
+
+@pytest.mark.django_db
+def test_a_broker_that_is_away_is_told_once_and_when_it_is_back(
+    settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    django_capture_on_commit_callbacks: Callable[..., AbstractContextManager[Any]],
+) -> None:
+    answers = iter((False, False, True, True, False))
+
+    def publish(*_: str) -> None:
+        if not next(answers):
+            raise ConnectionError("refused")
+
+    settings.Q_CLUSTER = {"name": "test", "redis": {}}
+    broker = SimpleNamespace(connection=SimpleNamespace(publish=publish), queue_size=lambda: 1)
+    monkeypatch.setattr(queue, "_outage", log_events.Outage("The queue's broker"))
+    monkeypatch.setattr(queue, "get_broker", lambda: broker)
+    for _ in range(5):
+        with django_capture_on_commit_callbacks(execute=True):
+            queue.wake_worker()
+    told = [record.getMessage() for record in caplog.records if record.name == log_events.__name__]
+    assert ["can't be reached" in message for message in told] == [True, False, True]
+    assert "answers again" in told[1]
 
 
 def test_a_worker_started_with_nohup_outlives_its_terminal(draining: StopFlag) -> None:
