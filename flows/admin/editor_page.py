@@ -12,7 +12,6 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonRes
 from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
 from django.urls import reverse
-from django.utils.html import format_html
 
 from flows.admin.conflicts import Conflict, find_conflict
 from flows.admin.document_check import (
@@ -26,7 +25,8 @@ from flows.admin.document_check import (
     write_schema_texts,
 )
 from flows.admin.language import describe_choices, describe_editor
-from flows.admin.posted_json import PostedError
+from flows.admin.posted_json import PostedError, parse_number, read_note
+from flows.admin.version_rows import describe_new_version
 from flows.drafts import discard_draft, find_draft, list_other_drafts
 from flows.engine.errors import SpecError
 from flows.engine.json_values import parse_object
@@ -46,8 +46,8 @@ SCRIPTS = (
 )
 """What edits the document, in this order."""
 ICONS = (
-    *("adjustments-horizontal", "arrow-right-end-on-rectangle", "plus", "exclamation-circle", "exclamation-triangle"),
-    *("information-circle", "x-circle", "bars-2", "user", "code-bracket"),
+    *("adjustments-horizontal", "arrow-right-end-on-rectangle", "exclamation-circle", "exclamation-triangle"),
+    *("information-circle", "x-circle", "user"),
 )
 """What the scripts draw."""
 _GONE = "This flow was deleted in the meantime. Your changes are still here; saving them creates a new flow."
@@ -64,13 +64,6 @@ class PostedFlow:
     """None for text that is no document."""
     problems: list[dict[str, Any]] = field(default_factory=list)
     """What keeps it from being saved: ``path``, ``place`` in words, ``message``, and ``line`` of a text."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Saved:
-    version: FlowVersion
-    is_new: bool
-    made_live: bool
 
 
 def show_editor(
@@ -97,9 +90,8 @@ def show_editor(
     if is_gone and "_new" not in request.POST:
         posted.problems = [{"path": "", "place": "Flow", "message": _GONE}]
         return _refuse(flow_admin, request, flow, posted, is_gone=True)
-    note = " ".join(str(request.POST.get("note", "")).replace("\0", "").split())
-    if len(note) > NOTE_LENGTH:
-        sentence = f"The note has {len(note)} characters; at most {NOTE_LENGTH} are stored."
+    note, sentence = read_note(request)
+    if sentence:
         posted.problems.append({"path": "/note", "place": "What changed?", "message": sentence})
     if posted.problems or posted.checked is None or posted.checked.spec is None:
         return _refuse(flow_admin, request, flow, posted)
@@ -109,12 +101,11 @@ def show_editor(
         if flow is not None:
             # Whoever saves the flow at the same moment waits for the answer.
             Flow.objects.select_for_update().get(pk=flow.pk)
-            base = _read_number(request.POST.get("base_version", ""))
-            conflict = find_conflict(flow, posted.checked.spec, base)
+            conflict = find_conflict(flow, posted.checked.spec, _read_base(request))
             if conflict and request.POST.get("_overwrite") != str(conflict.latest.number):
                 return _refuse(flow_admin, request, flow, posted, conflict=conflict, status=409)
         try:
-            saved = _publish(flow_admin, request, flow, posted.checked, note)
+            version = _publish(flow_admin, request, flow, posted.checked, note)
         except SpecError as error:
             checked = CheckedDocument(posted.document, None, list(error.problems))
             posted.problems = checked.list_problems()
@@ -122,7 +113,7 @@ def show_editor(
         if not is_gone:
             # The drafts of a flow went with it; what else the user began is another flow.
             discard_draft(flow=flow, user=request.user)  # type: ignore[arg-type]  # signed in
-    url = reverse("admin:flows_flow_change", args=[saved.version.flow_id])
+    url = reverse("admin:flows_flow_change", args=[version.flow_id])
     return JsonResponse({"url": url}) if _wants_json(request) else HttpResponseRedirect(url)
 
 
@@ -141,8 +132,9 @@ def _wants_json(request: HttpRequest) -> bool:
     return request.headers.get("Accept", "").startswith("application/json")
 
 
-def _read_number(text: str) -> int:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+def _read_base(request: HttpRequest) -> int:
+    """The number of the version that the page was made of."""
+    return parse_number(request.POST.get("base_version", "")) or 0
 
 
 def _read_posted(request: HttpRequest) -> PostedFlow:
@@ -179,51 +171,37 @@ def _read_text(text: str) -> PostedFlow:
 
 def _publish(
     flow_admin: FlowAdmin, request: HttpRequest, flow: Flow | None, checked: CheckedDocument, note: str
-) -> _Saved:
+) -> FlowVersion:
     """Publish the flow, log it, and tell what became of it. Raises ``SpecError``."""
     assert checked.spec is not None
     latest = flow.versions.first() if flow is not None else None
     user: Any = request.user
     version = publish_flow(spec=checked.spec, flow=flow, is_new=flow is None, by=user, note=note)
-    saved = _Saved(
-        version,
-        is_new=latest is None or version.pk != latest.pk,
-        made_live="_make_live" in request.POST and version.flow.live_version_id != version.pk,
-    )
-    if saved.made_live:
+    is_new = latest is None or version.pk != latest.pk
+    said = [f"Saved as version {version.number}."] if is_new else []
+    if "_make_live" in request.POST and version.flow.live_version_id != version.pk:
         version.flow.make_live(version)
-    said = [f"Saved as version {version.number}."] * saved.is_new
-    said += [f"Made version {version.number} live."] * saved.made_live
+        said.append(f"Made version {version.number} live.")
     if flow is None:
         flow_admin.log_addition(request, version.flow, " ".join(said))
     elif said:
         flow_admin.log_change(request, version.flow, " ".join(said))
-    messages.success(request, _tell_saved(saved))
-    if note and not saved.is_new:
+    messages.success(request, _describe_saved(version, is_new=is_new))
+    if note and not is_new:
         messages.warning(
             request, f"Your note “{note}” was not stored: notes belong to versions, and this save created none."
         )
     for warning in dict.fromkeys(one.message for one in find_flow_warnings(version.flow_spec)):
         messages.warning(request, warning)
-    return saved
+    return version
 
 
-def _tell_saved(saved: _Saved) -> str:
+def _describe_saved(version: FlowVersion, *, is_new: bool) -> str:
     """One or two sentences for the editor; HTML if they hold a link."""
-    version, flow = saved.version, saved.version.flow
-    said = f"Saved as version {version.number}" if saved.is_new else f"Nothing changed since version {version.number}"
-    if flow.is_archived:
+    said = f"Saved as version {version.number}" if is_new else f"Nothing changed since version {version.number}"
+    if version.flow.is_archived:
         return f"{said}. The flow is archived: no new runs can be started."
-    live = flow.live_version
-    if live is not None and live.pk == version.pk:
-        return f"{said}, which is live: new runs use it."
-    return format_html(
-        '{}. New runs still use version {}. <a href="{}">Make version {} live</a>',
-        said,
-        live.number if live else None,
-        reverse("admin:flows_flow_make_live", args=[flow.pk, version.number]),
-        version.number,
-    )
+    return describe_new_version(said, version)
 
 
 def _refuse(
@@ -264,7 +242,7 @@ def _render(
     draft = find_draft(flow=flow, user=request.user) if may_change else None  # type: ignore[arg-type]  # signed in
     stored = thaw_schemas(latest.spec) if latest is not None else NEW_DOCUMENT
     document = posted.document if posted is not None else draft.document if draft is not None else stored
-    base = _read_number(request.POST.get("base_version", "")) if posted is not None else None
+    base = _read_base(request) if posted is not None else None
     if base is None:
         base = draft.base_version if draft is not None else latest.number if latest is not None else 0
     others = list_other_drafts(flow=flow, user=request.user) if flow is not None else ()  # type: ignore[arg-type]  # as above
@@ -274,9 +252,7 @@ def _render(
         "stored": write_schema_texts(stored),
         "base_version": base,
         "latest": latest.number if latest is not None else 0,
-        "live": flow.live_version.number if flow is not None and flow.live_version else 0,
         "draft_saved_at": draft.updated_at.isoformat() if draft is not None and posted is None else None,
-        "others": [{"user": one.user.get_username(), "at": one.updated_at.isoformat()} for one in others],
         "may_change": may_change,
         **describe_editor(),
     }

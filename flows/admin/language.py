@@ -102,10 +102,8 @@ def describe_editor() -> dict[str, Any]:
         "max_steps": MAX_STEPS,
         "max_audits": MAX_AUDITS,
         "default_model": settings.TOOLFLOW_MODEL,
-        "default_retry_window": DEFAULT_RETRY_WINDOW,
         "providers": sorted(providers.named),
         "types": sorted(registry.output_types),
-        "patterns": list(PATTERNS),
     }
 
 

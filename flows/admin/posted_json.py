@@ -1,4 +1,4 @@
-"""JSON that the editor's scripts post, and answers that they can show."""
+"""What the editor's pages and scripts post, and answers that scripts can show."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse, JsonResponse
 
 from flows.engine.json_values import parse_object
+from flows.publishing import NOTE_LENGTH
 
 MAX_BYTES = 256 * 1024
 """Of one request."""
@@ -47,6 +48,19 @@ def get_number(posted: dict[str, Any], name: str, *, most: int) -> int | None:
     if value is not None and (type(value) is not int or not 0 <= value <= most):
         raise PostedError(f"“{name}” must be a whole number from 0 to {most}.")
     return value
+
+
+def parse_number(text: str, *, max_digits: int = 9) -> int | None:
+    """A whole number as it is typed; None for anything else."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= max_digits else None
+
+
+def read_note(request: HttpRequest, *, max_length: int = NOTE_LENGTH) -> tuple[str, str]:
+    """The note of a version that a form sent, and a sentence if it is too long."""
+    note = " ".join(request.POST.get("note", "").replace("\0", "").split())
+    if len(note) > max_length:
+        return note, f"The note has {len(note)} characters; at most {max_length} are stored."
+    return note, ""
 
 
 def refuse_unreadable(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:

@@ -11,9 +11,9 @@ from django.db import transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
-from django.utils.html import format_html
 
-from flows.admin.version_rows import list_versions, read_spec, render_page
+from flows.admin.posted_json import read_note
+from flows.admin.version_rows import describe_new_version, list_versions, read_spec, render_page
 from flows.engine.differences import compare_specs
 from flows.engine.errors import Problem, SpecError
 from flows.engine.spec import FlowSpec
@@ -79,9 +79,8 @@ def show_restoring(site: AdminSite, request: HttpRequest, /, flow_id: int, numbe
 
 def _restore(site: AdminSite, request: HttpRequest, restoring: _Restoring) -> dict[str, Any]:
     """Restore the version. Gives nothing if that was done, else what the page has to say."""
-    note = " ".join(request.POST.get("note", "").replace("\0", "").split())
-    if len(note) > restoring.note_length:
-        sentence = f"The note has {len(note)} characters; at most {restoring.note_length} are allowed."
+    note, sentence = read_note(request, max_length=restoring.note_length)
+    if sentence:
         return {"note": note, "note_error": sentence}
     if request.POST.get("latest") != str(restoring.latest.number):
         return {"note": note, "is_outdated": True}
@@ -95,18 +94,6 @@ def _restore(site: AdminSite, request: HttpRequest, restoring: _Restoring) -> di
         flow.make_live(restored)
     did = f"Restored version {restoring.version.number} as version {restored.number}."
     site.get_model_admin(Flow).log_change(request, flow, did)
-    messages.success(request, _tell_restored(flow, restoring.version, restored))
+    said = f"Version {restoring.version.number} is restored as version {restored.number}"
+    messages.success(request, describe_new_version(said, restored))
     return {}
-
-
-def _tell_restored(flow: Flow, version: FlowVersion, restored: FlowVersion) -> str:
-    said = f"Version {version.number} is restored as version {restored.number}"
-    if flow.live_version_id == restored.pk:
-        return f"{said}, which is live: new runs use it."
-    return format_html(
-        '{}. New runs still use {}. <a href="{}">Make version {} live</a>',
-        said,
-        f"version {flow.live_version.number}" if flow.live_version else "no version",
-        reverse("admin:flows_flow_make_live", args=[flow.pk, restored.number]),
-        restored.number,
-    )

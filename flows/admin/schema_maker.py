@@ -28,7 +28,7 @@ from flows.engine.strict_schema import find_optional, make_strict
 from flows.engine.typed_output import schema_of_type
 from flows.throttle import limit_rate
 
-MOST_PROBLEMS = 10
+MAX_PROBLEMS = 10
 
 
 def list_urls(site: AdminSite) -> list[URLPattern]:
@@ -129,5 +129,5 @@ def _find_schema(name: str) -> dict[str, Any]:
 
 def _list_problems(problems: Iterable[Problem]) -> list[dict[str, str]]:
     listed = [{"path": problem.path, "message": problem.message} for problem in problems]
-    more = len(listed) - MOST_PROBLEMS
-    return listed[:MOST_PROBLEMS] + ([{"path": "", "message": f"{more} more problems follow."}] if more > 0 else [])
+    more = len(listed) - MAX_PROBLEMS
+    return listed[:MAX_PROBLEMS] + ([{"path": "", "message": f"{more} more problems follow."}] if more > 0 else [])

@@ -17,6 +17,7 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 
 from flows.admin.access import require_permission
+from flows.admin.posted_json import parse_number
 from flows.admin.uploads import Upload, find_obstacle, tell_imported
 from flows.admin.version_rows import UNREADABLE, read_spec
 from flows.engine.differences import compare_specs
@@ -64,7 +65,7 @@ def download_flow(site: AdminSite, request: HttpRequest, /, flow_id: int) -> Htt
 
 def _find_version(flow: Flow, number: str) -> tuple[FlowVersion | None, str]:
     """A version, the latest one if no number is named; if there is none, a sentence that says so."""
-    if number and not (number.isascii() and number.isdecimal() and len(number) < 10):
+    if number and parse_number(number) is None:
         return None, f"“{number[:40]}” is not a version number."
     versions = flow.versions.filter(number=int(number)) if number else flow.versions.all()
     missing = f"has no version {int(number)}" if number else "has no version yet: save it first"

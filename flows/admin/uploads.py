@@ -8,11 +8,11 @@ from typing import Self
 from django.http import HttpRequest
 
 from flows.admin.access import has_permission
+from flows.admin.posted_json import read_note
 from flows.engine.spec import FlowSpec
 from flows.flow_file import MAX_FILE_BYTES, FileProblem, FlowFileError, decode_text
 from flows.models import FlowVersion
 from flows.portability import LoadPlan, parse_flow_file
-from flows.publishing import NOTE_LENGTH
 
 _SHOWN = 160
 """Characters of a line that are shown beside what is wrong with it."""
@@ -45,10 +45,8 @@ class Upload:
             # Browsers end lines with CR LF, in whatever way the file had them.
             text=str(request.POST.get("text", "")).replace("\r\n", "\n"),
             file_name=str(request.POST.get("file_name", ""))[:100],
-            note=" ".join(str(request.POST.get("note", "")).replace("\0", "").split()),
         )
-        if len(upload.note) > NOTE_LENGTH:
-            upload.note_error = f"The note has {len(upload.note)} characters; at most {NOTE_LENGTH} are stored."
+        upload.note, upload.note_error = read_note(request)
         try:
             file = request.FILES.get("file")
             if file is not None:

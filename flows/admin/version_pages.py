@@ -13,6 +13,7 @@ from django.shortcuts import get_object_or_404
 from django.urls import URLPattern, path
 
 from flows.admin.access import require_permission
+from flows.admin.posted_json import parse_number
 from flows.admin.restore_page import show_restoring
 from flows.admin.version_rows import UNREADABLE, list_versions, make_rows, read_spec, render_page, summarise_versions
 from flows.engine.differences import compare_specs
@@ -90,7 +91,7 @@ def _find_problem(numbers: Sequence[int], chosen: Sequence[str]) -> str | None:
             return "Choose two versions to compare."
         if text == "live":
             return "No version of this flow is live."
-        if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        if parse_number(text) is None:
             return f"“{text[:40]}” is not a version number."
         if int(text) not in numbers:
             return f"This flow has no version {int(text)}."

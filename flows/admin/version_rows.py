@@ -10,6 +10,8 @@ from django.contrib.admin import AdminSite
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.utils.html import format_html
 
 from flows.admin.version_admin import FlowVersionAdmin, RunCount
 from flows.engine.differences import compare_specs, summarise_changes
@@ -76,6 +78,20 @@ def summarise_versions(versions: Sequence[FlowVersion]) -> dict[int, str]:
         else:
             summaries[version.pk] = "The first version" if version.number == 1 else "—"
     return summaries
+
+
+def describe_new_version(said: str, version: FlowVersion) -> str:
+    """What was done with the latest version, ``said``, and whether new runs use it; HTML if that holds a link."""
+    flow = version.flow
+    if flow.live_version_id == version.pk:
+        return f"{said}, which is live: new runs use it."
+    return format_html(
+        '{}. New runs still use {}. <a href="{}">Make version {} live</a>',
+        said,
+        f"version {flow.live_version.number}" if flow.live_version else "no version",
+        reverse("admin:flows_flow_make_live", args=[flow.pk, version.number]),
+        version.number,
+    )
 
 
 def find_version_admin(site: AdminSite) -> FlowVersionAdmin:

@@ -32,7 +32,7 @@ MAX_WAIT = 10.0
 """Seconds more for a process to start and to be given the processor."""
 MAX_PROCESSES = 2
 """At one time, of this process: more would only take the processor from each other, and from the runs beside them."""
-PATIENCE = 1.0
+SLOT_TIMEOUT = 1.0
 """Seconds that a request waits for one of them to be free."""
 MAX_IDLE = 120.0
 """Seconds without a request after which a process ends."""
@@ -65,17 +65,17 @@ class JudgedCases:
 
 
 def judge_in_process(
-    step: StepSpec, cases: Sequence[Case], *, seconds: float = MAX_SECONDS, patience: float = PATIENCE
+    step: StepSpec, cases: Sequence[Case], *, seconds: float = MAX_SECONDS, timeout: float = SLOT_TIMEOUT
 ) -> JudgedCases:
     """Judge cases as attempts of ``step``, with at most ``seconds`` of computing. Blocks its thread meanwhile.
 
     The step must not be judged in Python: the process knows no plug-ins. Raises ``BusyError`` if no process is free
-    within ``patience`` seconds.
+    within ``timeout`` seconds.
     """
     named = [{"output": case.output, "variables": dict(case.variables)} for case in cases]
     definition = step.model_dump(mode="json", exclude_defaults=True)
     request = json.dumps({"step": definition, "cases": named, "seconds": seconds})
-    if not _slots.acquire(timeout=patience):
+    if not _slots.acquire(timeout=timeout):
         raise BusyError
     try:
         while True:

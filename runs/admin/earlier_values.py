@@ -34,6 +34,7 @@ from flows.throttle import limit_rate
 from runs.models import Run, Step
 from runs.pages.badges import STATES
 from runs.stored_history import load_history
+from runs.try_out.rejudging import match_steps
 from runs.try_out.trial import begin_time_budget, find_audited_output
 
 MAX_RUNS_OFFERED = 10
@@ -138,12 +139,9 @@ def _load_history(run: Run, names: Sequence[str], step: int) -> History:
     Steps are found by their names; one that was renamed, by its position.
     """
     stored = load_history(run)
-    places = dict(Step.objects.filter(run=run).order_by("index").values_list("name", "index"))
-    renamed = {place: place for name, place in places.items() if name not in names}
-    attempts = [stored.attempts(0)]
-    for index, name in enumerate(names[:step], start=1):
-        attempts.append(stored.attempts(places.get(name, renamed.get(index, -1))))
-    return History(stored.run_id, tuple(attempts))
+    places = match_steps(dict(Step.objects.filter(run=run).values_list("name", "index")), names)[:step]
+    attempts = [stored.attempts(place) if place else () for place in places]
+    return History(stored.run_id, (stored.attempts(0), *attempts))
 
 
 def _find_item(values: dict[str, Any], rule: str) -> tuple[Any, str]:

@@ -19,6 +19,7 @@ from django.views.decorators.http import require_POST
 from flows.admin.access import require_permission
 from flows.admin.document_check import CheckedDocument, check_document, read_document_of
 from flows.admin.flow_admin import FlowAdmin
+from flows.admin.posted_json import parse_number
 from flows.engine.errors import SpecError
 from flows.engine.history import Attempt, AttemptError, History, Outcome
 from flows.engine.json_values import clean_value, dump_json, parse_object
@@ -77,7 +78,7 @@ def _try_step(request: HttpRequest, flow_admin: FlowAdmin) -> HttpResponseBase:
         return _refuse("Unknown action. Reload the page and try again.", 400)
     flow = None
     if number := request.POST.get("flow", ""):
-        flow = Flow.objects.filter(pk=_parse_number(number)).first()
+        flow = Flow.objects.filter(pk=parse_number(number, max_digits=18) or 0).first()
         if flow is None:
             return _refuse("This flow was deleted.", 404)
     try:
@@ -85,7 +86,7 @@ def _try_step(request: HttpRequest, flow_admin: FlowAdmin) -> HttpResponseBase:
     except ValueError as error:
         return _refuse(str(error), 400)
     steps = checked.document.get("steps")
-    index = _parse_number(request.POST.get("try_step", ""))
+    index = parse_number(request.POST.get("try_step", ""))
     if not index or not isinstance(steps, list) or index > len(steps):
         return _refuse("This step is no longer on the page. Try another step.", 404)
     panel = Panel(request, flow, checked, index)
@@ -192,7 +193,7 @@ class Panel:
         """A sentence for each field that can't be used: ``run``, ``input``, ``output-2``."""
         self.problem = ""
         """Why there is no verdict, though one was asked for."""
-        self.feedback_count = _parse_number(self.fields.get("after", ""))
+        self.feedback_count = parse_number(self.fields.get("after", "")) or 0
         self.has_new_output = False
         """Whether an answer was put into the field for pasted outputs."""
         self.preview = Preview()
@@ -254,7 +255,7 @@ class Panel:
             raise TrialError(
                 "run", "Your account may not see runs (it lacks “runs.view_run”). Type the values instead."
             )
-        number = _parse_number(self.basis.removeprefix("#"))
+        number = parse_number(self.basis.removeprefix("#"), max_digits=18)
         if not number:
             raise TrialError("run", f"“{self.basis[:40]}” is not a run number. Write it like 12.")
         return fetch_run(self.flow.pk if self.flow else None, number)
@@ -431,8 +432,3 @@ class Panel:
 
 def _format(value: Any) -> str:
     return show_invisible(dump_json(value, indent=2))
-
-
-def _parse_number(text: str) -> int:
-    """A whole number as it was typed; 0 for anything else."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0

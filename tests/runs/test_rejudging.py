@@ -63,7 +63,7 @@ class TestProcess:
         taken = [judging_process._slots.acquire() for _ in range(judging_process.MAX_PROCESSES)]
         try:
             with pytest.raises(BusyError):
-                judge_step(make_step(), {"text": "tea"}, patience=0)
+                judge_step(make_step(), {"text": "tea"}, timeout=0)
         finally:
             judging_process._slots.release(len(taken))
 
