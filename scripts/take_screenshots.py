@@ -105,7 +105,7 @@ def start_run(page: Page, flow: str) -> str:
 def follow_run(page: Page, address: str) -> None:
     """Watch a run until all its steps have passed."""
     page.goto(address)
-    expect(page.get_by_text("All steps passed.")).to_be_visible(timeout=RUN_PATIENCE)
+    expect(page.locator(".verdict", has_text="passed")).to_be_visible(timeout=RUN_PATIENCE)
 
 
 def show_run(page: Page, address: str) -> None:
@@ -134,15 +134,17 @@ def open_editor(page: Page, title: str) -> None:
     """Open a flow's editor at its second step."""
     page.goto("/admin/flows/flow/")
     page.get_by_role("link", name=title).click()
+    expect(page.locator(".part-number")).to_have_text("1")
     page.keyboard.press("Alt+ArrowDown")
     expect(page.locator(".part-number")).to_have_text("2")
 
 
 def show_flow(page: Page, title: str) -> None:
-    """Open a flow's editor at the audits of its second step."""
+    """Open a flow's editor at its second audit, with the outputs of its step judged again."""
     page.set_viewport_size({"width": WIDTH, "height": 1100})
     open_editor(page, title)
     page.locator("#editor-outline .level-3").nth(1).click()
+    expect(page.locator(".live-square").first).to_be_visible()
 
 
 def save_picture(page: Page, name: str, *, through: str = "") -> None:
@@ -194,7 +196,7 @@ def take_screenshots(browser: Browser, address: str, password: str) -> None:
     expect(page.locator("#s2a1")).to_be_visible(timeout=RUN_PATIENCE)
     page.goto("/runs/")
     save_picture(page, "runs", through=".table-box")
-    show_flow(page, "Colour theme")
+    show_flow(page, "Support ticket triage")
     save_picture(page, "flow-editor")
 
     page.set_viewport_size({"width": WIDTH, "height": 900})
