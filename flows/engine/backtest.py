@@ -43,7 +43,7 @@ from flows.engine.plugins import registry as default_registry
 from flows.engine.prompt import build_own_message, build_sections, render_issue, select_attempts
 from flows.engine.redaction import Redactor
 from flows.engine.result import FoundIssue
-from flows.engine.settling import find_accepted, find_called_step
+from flows.engine.settling import find_accepted, find_called_step, find_deciding
 from flows.engine.spec import FlowSpec, StepSpec
 
 PastRun = tuple[FlowSpec, History]
@@ -182,10 +182,13 @@ class _Past:
         self.spec = spec
         self.history = history
         self.registry = registry
-        self.end = _skip_wait(next_action(spec, history))
-        """What its own definition wants behind its last attempt."""
-        keys = [(attempt.step, attempt.number) for attempt in history]
-        self.following = dict(pairwise(keys))
+        action = _skip_wait(next_action(spec, history))
+        self.end = action.status if isinstance(action, Finish) else None
+        """How it ended; None if that came from outside: it was cancelled, out of time, without an input."""
+        keys: list[Any] = [(attempt.step, attempt.number) for attempt in history]
+        self.wanted = self.end or (action.step, action.number)  # type: ignore[union-attr]  # no end: an attempt
+        """What its own definition wants behind the last attempt: to end so, or another attempt."""
+        self.following = dict(pairwise([*keys, self.wanted]))
         self.found: dict[tuple[int, int], Mapping[str, Sequence[Issue]]] = {}
         """The issues that each audit raised in an attempt when it was judged again."""
         self._redactor = Redactor.of(spec.redact, history.initial_input)
@@ -382,17 +385,8 @@ class _Walk:
         return self.past.history.attempts(origin)
 
     def _note_decision(self, action: Call | Compute | Finish) -> None:
-        if self.first is not None:
-            return
-        own = self.past.following.get(self.place)
-        if isinstance(action, Finish):
-            end = self.past.end
-            is_same = own is None and isinstance(end, Finish) and end.status is action.status
-        else:
-            wanted = (self.origins.get(action.step), action.number)
-            end_key = None if isinstance(self.past.end, Finish) else (self.past.end.step, self.past.end.number)
-            is_same = wanted == (own or end_key)
-        if not is_same:
+        wanted = action.status if isinstance(action, Finish) else (self.origins.get(action.step), action.number)
+        if self.first is None and wanted != self.past.following[self.place]:
             self.first = self.place
 
     # One attempt
@@ -403,7 +397,7 @@ class _Walk:
         if number == 1:
             self.began_changed = self.has_changed
         base = stored[number - 1] if number <= len(stored) else None
-        if base is None and index in self.origins and self._is_end(self.origins[index], number):
+        if base is None and self.past.wanted == (self.origins.get(index), number):
             return _Stop()
         if base is not None and has_impure_audit(step, self.past.registry):
             return _Stop(BacktestReason.IMPURE_PLUGIN)
@@ -489,11 +483,6 @@ class _Walk:
             self.is_hypothetical = told != _describe_feedback(self.candidate.step(index), self.judged.attempts(index))
         return None
 
-    def _is_end(self, origin: int, number: int) -> bool:
-        """Whether the run was ended before that attempt from outside: cancelled, out of time, without an input."""
-        end = self.past.end
-        return not isinstance(end, Finish) and (end.step, end.number) == (origin, number)
-
     def _compare(self, index: int, base: Attempt, attempt: Attempt) -> None:
         gone = subtract_issues(base.issues, attempt.issues)
         new = subtract_issues(attempt.issues, base.issues)
@@ -513,20 +502,21 @@ class _Walk:
             return
         saved = stored[len(walked) :]
         self.saved += saved
-        own = self.past.spec.step(self.origins[index])
-        if _has_ended_well(own, stored) and not _has_ended_well(self.candidate.step(index), walked):
+        own, step = self.past.spec.step(self.origins[index]), self.candidate.step(index)
+        if _is_good(own, stored) and not _is_good(step, walked):
             self._refuse()
         elif saved:
             self.is_sooner = True
-        self.has_changed = self.has_changed or bool(saved)
+        before, after = find_deciding(own, stored), find_deciding(step, walked)
+        counts_another = (before and before.number) != (after and after.number)
+        self.has_changed = self.has_changed or bool(saved) or counts_another
 
     def _refuse(self) -> None:
         self.is_refused = True
         self.blocking = self.blocking or self.place
 
     def _end(self, finish: Finish) -> RunBacktest:
-        own = self.past.end.status if isinstance(self.past.end, Finish) else None
-        before, after = _RANKS[own], _RANKS[finish.status]
+        before, after = _RANKS[self.past.end], _RANKS[finish.status]
         if after < before:
             self._refuse()
         elif not self.is_refused:
@@ -563,7 +553,7 @@ class _Walk:
             sentence=_SENTENCES[reason].format(step=action.step if action else 0) if reason else "",
             attempts_saved=len(self.saved),
             saved=sum_usage(attempt.usage for attempt in self.saved),
-            ended=self.past.end.status if isinstance(self.past.end, Finish) else None,
+            ended=self.past.end,
             ends=ends,
             is_hypothetical=self.is_hypothetical,
             gone=tuple(self.gone),
@@ -572,7 +562,7 @@ class _Walk:
         )
 
 
-def _has_ended_well(step: StepSpec, attempts: tuple[Attempt, ...]) -> bool:
+def _is_good(step: StepSpec, attempts: tuple[Attempt, ...]) -> bool:
     return any(attempt.passed for attempt in attempts) or find_accepted(step, attempts) is not None
 
 

@@ -65,6 +65,7 @@ class TestFlow:
         assert found["runs"] == {
             "total": 10,
             "succeeded": 6,
+            "accepted": 0,
             "failed": 2,
             "errored": 1,
             "cancelled": 1,

@@ -177,6 +177,14 @@ class TestWhatFollows:
         found = ask(flow, change(flow, stop_on_failure=True), history)
         assert (found.kind, found.attempts_saved, found.ends) == (BacktestKind.SOONER, 1, EndStatus.FAILED)
 
+    def test_another_attempt_that_counts_is_another_input(self) -> None:
+        audits = (LENGTH, NO_TEA, TEA)
+        flow = change(self.FLOW, max_retries=1, stop_on_failure=False, audits=audits)
+        # The first has one issue less that is critical.
+        history = run(flow, tool_1=[{"text": "A long text."}, SHORT], tool_2=[LONG])
+        found = ask(flow, change(flow, on_exhausted=OnExhausted.ACCEPT_BEST), history)
+        assert (found.kind, found.reason) == (BacktestKind.BEYOND, BacktestReason.INPUT_DIFFERS)
+
     def test_a_renamed_step_is_found_and_a_new_one_was_never_asked(self) -> None:
         history = run(self.FLOW, tool_1=[SHORT, LONG], tool_2=[LONG])
         assert ask(self.FLOW, change(self.FLOW, 2, name="Other"), history).kind is BacktestKind.SAME

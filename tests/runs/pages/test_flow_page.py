@@ -148,9 +148,9 @@ class TestFigures:
     def test_days_say_which_version_most_runs_use(self, viewer: Client, version: FlowVersion) -> None:
         add_runs(version, day_ago(4), succeeded=1, failed=1)
         rows = read_rows(viewer, ADDRESS, "Days")
-        assert len(rows) == 14 and rows[0][1:] == ["—"] * 11
+        assert len(rows) == 14 and rows[0][1:] == ["—"] * 12
         assert rows[4][0].endswith(", v1")
-        assert rows[4][1:] == ["2", "1", "1", "0", "0", "50 %", "0 %", "9.9 s", "9.9 s", "200", "$0.00"]
+        assert rows[4][1:] == ["2", "1", "0", "1", "0", "0", "50 %", "0 %", "9.9 s", "9.9 s", "200", "$0.00"]
 
     def test_models_are_compared_and_chosen(self, viewer: Client, version: FlowVersion) -> None:
         counts = {"runs": 8, "succeeded": 4, "failed": 2, "cancelled": 2, "first_time": 3, "begun": 10, "retries": 5}
