@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from flows.engine.backtest import PastRun, backtest_run, backtest_sync, leave_one_out
+from flows.engine.backtest import PastRun, backtest_run, backtest_runs_sync, leave_one_out
 from flows.engine.backtest_result import BacktestKind, BacktestReason, BacktestResult, KindTotals
 from flows.engine.history import History
 from flows.engine.model_calls import resolve_spec
@@ -108,6 +108,10 @@ TRUTHS = {
     "another severity that blocks as well": Truth(update_audit(PIECES, severity="medium"), gone=16, new=16),
     "one retry": Truth(update_steps(1, 3, max_retries=1), sooner=4, saved=8),
     "no retry": Truth(update_steps(1, 3, max_retries=0), sooner=4, refused=20, saved=12 + 20),
+    "stop when stuck": Truth(update_steps(1, stall_after=2), sooner=4, saved=8),
+    "accept the best when tries run out": Truth(
+        update_steps(1, on_exhausted="accept_best"), beyond=4, reasons={BacktestReason.NOT_REACHED: 4}
+    ),
     "the remark blocks": Truth(update_audit(DATE, fail_at="medium"), refused=4, further=4),
     "without the audit of the stuck step": Truth(
         remove(PIECES), sooner=4, saved=12, gone=4, reasons={BacktestReason.NOT_REACHED: 4}
@@ -154,7 +158,7 @@ def sum_found(result: BacktestResult, name: str) -> int:
 
 @pytest.mark.parametrize("name", TRUTHS)
 def test_a_backtest_finds_just_what_was_planted(name: str, runs: list[PastRun]) -> None:
-    truth, result = TRUTHS[name], backtest_sync(build_candidate(name), runs)
+    truth, result = TRUTHS[name], backtest_runs_sync(build_candidate(name), runs)
     counts = {KIND.SOONER: truth.sooner, KIND.REFUSED: truth.refused, KIND.BEYOND: truth.beyond}
     counts[KIND.SAME] = sum(CYCLE.values()) - sum(counts.values())
     assert {kind: totals.runs for kind, totals in result.kinds.items()} == {
