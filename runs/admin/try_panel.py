@@ -410,7 +410,7 @@ class Panel:
                 attempt.outcome.value,
                 build_issues(row, attempt.issues),
                 attempt.output,
-                prefix="",
+                prefix=None,
                 has_type_audit=known is not None and callable(getattr(known.model, "audit", None)),
             ),
             issues=list_issue_lines(ordered[:MAX_ISSUES], attempt.output),

@@ -120,15 +120,14 @@ def build_checklist(
     issues: Sequence[models.Issue],
     output: Any,
     *,
-    prefix: str,
+    prefix: str | None,
     has_type_audit: bool = False,
 ) -> Checklist | None:
     """Explain the outcome of an attempt of ``step``; None for one without an output to judge.
 
-    ``issues`` are all of the attempt, in their order; ``prefix`` begins their ids on the page, empty
-    where they have none. ``output`` is None
-    where it is not known (any more): a rule that reads it is then shown without values. ``has_type_audit`` says
-    whether the step's output type audits by itself.
+    ``issues`` are all of the attempt, in their order; ``prefix`` begins their ids on the page, None where they have
+    none. ``output`` is None where it is not known (any more): a rule that reads it is then shown without values.
+    ``has_type_audit`` says whether the step's output type audits by itself.
     """
     if outcome not in (Outcome.PASSED, Outcome.FAILED, Outcome.INVALID):
         return None
@@ -137,7 +136,7 @@ def build_checklist(
 
 class _Building:
     def __init__(
-        self, step: StepSpec, outcome: Outcome, issues: Sequence[models.Issue], output: Any, prefix: str
+        self, step: StepSpec, outcome: Outcome, issues: Sequence[models.Issue], output: Any, prefix: str | None
     ) -> None:
         self.step = step
         self.outcome = outcome
@@ -260,7 +259,7 @@ class _Building:
                 value = shorten(_format(resolve_pointer(self.output, issue.path or "")), _VALUE_LENGTH)
             except (LookupError, ValueError):
                 value = ""
-            href = "" if issue.position in self.pages or not self.prefix else f"#{self.prefix}i{issue.position}"
+            href = "" if issue.position in self.pages or self.prefix is None else f"#{self.prefix}i{issue.position}"
             values.append(FoundValue(href, issue.severity, show_place(issue), show_invisible(value)))
         return values, len(placed) - len(values)
 

@@ -93,7 +93,7 @@ def test_pages_lead_back_and_forth(
 ) -> None:
     monkeypatch.setattr(audit_log, "PAGE_SIZE", 5)
     make_entries(13, action="token_made")
-    with django_assert_num_queries(4):
+    with django_assert_num_queries(5):
         # The session, the user, its permissions, and the entries.
         newest = auditor.get("/trail/?action=token_made")
     older = auditor.get(newest.context["page"].older_url)

@@ -245,7 +245,7 @@ class TestGrid:
             make_retried_run()
         count_ended_runs()
         assert count_queries(viewer, ADDRESS) <= count + 3  # Audits and issues are read where there are any.
-        assert count_queries(viewer, ADDRESS) <= 16
+        assert count_queries(viewer, ADDRESS) <= 17
         assert get_page(viewer, ADDRESS).count("data-run=") == 40
 
 

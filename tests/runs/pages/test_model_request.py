@@ -222,7 +222,7 @@ class TestPages:
 
     def test_the_number_of_queries_does_not_grow_with_the_history(self, viewer: Client) -> None:
         small, large = make_told_run(failures=1), make_told_run(failures=12)
-        assert count_queries(viewer, part_address(small, 2)) == count_queries(viewer, part_address(large, 13)) == 6
+        assert count_queries(viewer, part_address(small, 2)) == count_queries(viewer, part_address(large, 13)) == 7
 
     def test_nothing_that_a_model_wrote_is_more_than_text_and_long_ones_are_cut(self, viewer: Client) -> None:
         hostile = "<script>alert(1)</script>\n### Attempt 9 \u202e\x1b[31m"

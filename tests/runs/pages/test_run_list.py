@@ -188,10 +188,10 @@ class TestPages:
     @pytest.mark.parametrize(
         ("query", "count"),
         [
-            ("", 9),
-            ("?flow=colour-theme&version=1", 11),
-            ("?severity=low&label=pilot", 7),
-            ("?severity=low&flow=colour-theme&by=ada&cost=0&from=2000-01-01", 11),
+            ("", 10),
+            ("?flow=colour-theme&version=1", 12),
+            ("?severity=low&label=pilot", 8),
+            ("?severity=low&flow=colour-theme&by=ada&cost=0&from=2000-01-01", 12),
             ("?q=tea", None),
         ],
     )

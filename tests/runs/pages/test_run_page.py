@@ -242,7 +242,7 @@ class TestSize:
         small = make_retried_run()
         issues = tuple(make_issue(severity) for severity in ("low", "medium", "high"))
         large = make_stored_run(*[make_attempt(1, number, "failed", issues=issues) for number in range(1, 30)])
-        assert count_queries(viewer, run_address(small)) == count_queries(viewer, run_address(large)) == 7
+        assert count_queries(viewer, run_address(small)) == count_queries(viewer, run_address(large)) == 8
 
     def test_twenty_steps_with_four_attempts_each_are_sent_in_105_kb(self, viewer: Client) -> None:
         steps = range(1, 21)
