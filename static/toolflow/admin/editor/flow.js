@@ -179,13 +179,11 @@
   window.ToolFlow.flow = {
     data,
     get document() { return current; },
-    get stored() { return data.stored; },
     get step() { return step; },
     get audit() { return audit; },
     get part() { return part; },
     get steps() { return listSteps(); },
     get canUndo() { return past.length > 0; },
-    get canRedo() { return future.length > 0; },
     get: (pointer) => read(current, split(pointer)),
     getStored: (pointer) => {
       const keys = findStored(split(pointer));

@@ -23,9 +23,6 @@ window.ToolFlow = window.ToolFlow || {};
   let shown = { key: null, html: "", sums: "" };
   let remarks = [];
 
-  // The step that is looked at, as one it stays when it moves or is renamed while one looks.
-  const keyOf = () => flow.step;
-
   // ----- Judging -----
 
   function schedule(wait = SETTLED) {
@@ -40,14 +37,14 @@ window.ToolFlow = window.ToolFlow || {};
       isPending = true;
       return;
     }
-    const key = keyOf();
+    const key = flow.step;
     isAsking = true;
     judged.setAttribute("aria-busy", "true");
     try {
       const posted = { flow: flow.data.flow, document: flow.document, step: flow.step + 1, python };
       const answer = await ask(flow.data.urls.judge, posted);
       if (answer.error) throw Object.assign(new Error(answer.error), { wait: 0 });
-      if (key === keyOf()) show(answer, key);
+      if (key === flow.step) show(answer, key);
     } catch (error) {
       state.textContent = error.wait ? `${error.message} Trying again.` : error.message;
       if (error.wait) schedule(error.wait * 1000);
@@ -127,12 +124,6 @@ window.ToolFlow = window.ToolFlow || {};
     return words ? words[0].toUpperCase() + words.slice(1) : "Step";
   }
 
-  // The core tells what of it is news; without that, all of it is.
-  document.addEventListener("toolflow:flow-checked", ({ detail }) => {
-    const wrong = (detail.problems || []).map((one) => ({ ...one, tone: "wrong" }));
-    remarks = [...wrong, ...(detail.warnings || []).map((one) => ({ ...one, tone: "doubtful" }))];
-    showRemarks();
-  });
   document.addEventListener("toolflow:remarks", ({ detail }) => {
     remarks = detail;
     showRemarks();
@@ -146,7 +137,7 @@ window.ToolFlow = window.ToolFlow || {};
     find("live-none").hidden = isStep;
     judged.hidden = !canJudge;
     if (!isStep) state.textContent = "";
-    if (isStep && shown.key !== keyOf()) {
+    if (isStep && shown.key !== flow.step) {
       shown = { key: null, html: "", sums: "" };
       judged.replaceChildren();
       judged.classList.remove("is-stale");

@@ -6,7 +6,7 @@
 window.ToolFlow = window.ToolFlow || {};
 
 (function () {
-  const { flow, send, findToken, announce, live } = window.ToolFlow;
+  const { flow, make, send, findToken, announce, live } = window.ToolFlow;
   const fold = document.getElementById("live-try");
   const body = document.getElementById("live-try-body");
   if (!flow || !live || !fold) return;
@@ -14,8 +14,8 @@ window.ToolFlow = window.ToolFlow || {};
   const { data } = flow;
   let timer = 0;
   let shownStep = null; // the one whose panel is there
-  let isBusy = false;
-  let isPending = false;
+  let underWay = null; // the action that is being answered
+  let pending = null; // the one that follows it
 
   const panel = () => body.querySelector("#try-form");
 
@@ -34,43 +34,45 @@ window.ToolFlow = window.ToolFlow || {};
     return posted;
   }
 
-  function setBusy(busy, action) {
-    isBusy = busy;
-    body.setAttribute("aria-busy", String(busy));
+  const isClicked = (action) => action !== null && !["open", "preview"].includes(action);
+
+  function setUnderWay(action) {
+    underWay = action;
+    body.setAttribute("aria-busy", String(action !== null));
     for (const button of body.querySelectorAll("[data-live-action]")) {
       // Not “disabled”: that would take the focus away.
-      button.setAttribute("aria-disabled", String(busy));
-      button.classList.toggle("is-under-way", busy && button.dataset.liveAction === action);
+      button.setAttribute("aria-disabled", String(isClicked(action)));
+      button.classList.toggle("is-under-way", button.dataset.liveAction === action);
     }
   }
 
-  // One question at a time, so that a second click sends nothing twice.
+  // One question at a time, so that a second click sends nothing twice; one while the panel follows what was typed waits.
   async function ask(action) {
     clearTimeout(timer);
     if (!fold.open || flow.step < 0) return;
-    if (isBusy) {
-      isPending = isPending || action === "preview" || action === "open";
+    if (underWay) {
+      if (!isClicked(action)) pending = pending || action;
+      else if (!isClicked(underWay)) pending = action;
       return;
     }
     const step = flow.step;
     if (shownStep !== step || !panel()) action = "open";
-    setBusy(true, action);
+    setUnderWay(action);
     if (action === "call") announce("Waiting for the model.");
     try {
       const headers = { "X-CSRFToken": findToken() };
       const { answer } = await send(data.urls.try, { method: "POST", headers, body: collect(action) });
-      if (step !== flow.step) isPending = true;
+      if (step !== flow.step) pending = "open";
       else show(answer, action, step);
     } catch (error) {
       tell(error.message);
       if (error.wait && action === "preview") timer = setTimeout(() => ask("preview"), error.wait * 1000);
     } finally {
-      setBusy(false, action);
+      setUnderWay(null);
     }
-    if (isPending) {
-      isPending = false;
-      ask("preview");
-    }
+    const next = pending;
+    pending = null;
+    if (next) ask(next);
   }
 
   function show(answer, action, step) {
@@ -102,12 +104,7 @@ window.ToolFlow = window.ToolFlow || {};
 
   // Built here and not by the server: there may be no server to build it.
   function tell(sentence) {
-    const line = document.createElement("p");
-    line.className = "live-problem";
-    line.textContent = sentence;
-    const place = body.querySelector("#try-found");
-    if (place) place.replaceChildren(line);
-    else body.replaceChildren(line);
+    (body.querySelector("#try-found") || body).replaceChildren(make("p", { className: "live-problem", textContent: sentence }));
     announce(sentence);
   }
 

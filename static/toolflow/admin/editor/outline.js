@@ -45,25 +45,19 @@
   }
 
   function render() {
-    const focused = box.contains(document.activeElement) ? document.activeElement.dataset.key || document.activeElement.id : null;
+    const focused = box.contains(document.activeElement) ? document.activeElement.dataset.key : null;
     const rows = [
       makeRow({ key: "flow", step: -1, sign: icon("adjustments-horizontal"), name: "Flow and limits", marks: makeMarks(OWN), level: 1 }),
       makeRow({ key: "input", step: -1, part: "input", sign: icon("arrow-right-end-on-rectangle"), name: "Input", note: describeInput(), marks: makeMarks(["/input_schema"]), level: 1 }),
     ];
     flow.steps.forEach((step, index) => rows.push(...makeStepRows(step, index)));
-    const list = make("ol", { className: "rows" }, ...rows);
-    const head = make("div", { className: "outline-head" }, make("h2", { textContent: "Outline" }), make("span", { className: "keys", "aria-hidden": "true" }, make("kbd", {}, "Alt"), make("kbd", {}, "↑"), make("kbd", {}, "↓")));
-    const parts = [head, list];
-    if (flow.data.may_change) {
-      const add = make("button", { type: "button", className: "link", id: "step-add" }, icon("plus"), "Add a step");
-      add.disabled = flow.steps.length >= flow.data.max_steps;
-      parts.push(make("p", { className: "add-line" }, add));
-    }
     const top = box.scrollTop;
-    box.replaceChildren(...parts);
+    box.querySelector(".rows").replaceChildren(...rows);
     box.scrollTop = top;
+    const add = document.getElementById("step-add");
+    if (add) add.disabled = flow.steps.length >= flow.data.max_steps;
     showCurrent();
-    if (focused) (box.querySelector(`[data-key="${focused}"]`) || document.getElementById(focused) || findCurrent()).focus({ preventScroll: true });
+    if (focused) (box.querySelector(`[data-key="${focused}"]`) || findCurrent()).focus({ preventScroll: true });
   }
 
   function makeStepRows(step, index) {
@@ -147,7 +141,8 @@
     if (!event.shiftKey) return go(by);
     if (!flow.data.may_change) return;
     const row = event.target.closest(".row");
-    if (row && row.dataset.audit !== undefined) partActs.audits.move(Number(row.dataset.audit), by);
+    const audit = row?.dataset.audit ?? flow.split(event.target.closest("[data-audit]")?.dataset.base ?? "")[3];
+    if (audit !== undefined) partActs.audits.move(Number(audit), by);
     else partActs.steps.move(by);
     if (row) findCurrent().focus();
   });

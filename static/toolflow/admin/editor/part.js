@@ -262,14 +262,6 @@
     if (item && !item.classList.contains("is-open")) unfold(item);
   });
 
-  box.addEventListener("keydown", (event) => {
-    const item = event.target.closest("[data-audit]");
-    if (!item || !event.altKey || !event.shiftKey || !["ArrowUp", "ArrowDown"].includes(event.key)) return;
-    event.preventDefault();
-    event.stopPropagation();
-    audits.move(indexOf(item), event.key === "ArrowUp" ? -1 : 1);
-  });
-
   window.ToolFlow.makeSortable(box, {
     grip: "[data-act=audit-grip]",
     row: "[data-audit]",
@@ -277,9 +269,7 @@
     move: (from, to) => audits.move(at(from), at(to) - at(from)),
   });
 
-  document.addEventListener("toolflow:flow-selected", () => {
-    render();
-  });
+  document.addEventListener("toolflow:flow-selected", render);
 
   document.addEventListener("toolflow:flow-edited", ({ detail }) => {
     if (detail.kind === "type") {

@@ -27,7 +27,7 @@
   const question = () => ({ flow: data.flow, base_version: data.base_version, [isText ? "text" : "document"]: typed() });
 
   // What nobody has come to yet is no news: that it is missing is told when one wants to save.
-  const isNews = ({ path }) => !path || isTold || touched.has(path) || flow.get(path) !== undefined || data.draft_saved_at !== null;
+  const isNews = ({ path }) => !path || isTold || touched.has(path) || ![undefined, ""].includes(flow.get(path)) || data.draft_saved_at !== null;
 
   function showRemarks() {
     if (isText) return showTextProblems();
@@ -88,7 +88,6 @@
     warnings = answer.warnings || [];
     if (answer.others) showState(answer);
     showRemarks();
-    if (answer.others && !isText) document.dispatchEvent(new CustomEvent("toolflow:flow-checked", { detail: answer }));
     return answer;
   }
 

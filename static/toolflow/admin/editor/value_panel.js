@@ -4,7 +4,7 @@
 // and all functions. One panel for the whole page; “Variables” opens it, Escape closes it.
 
 (function () {
-  const { flow, fields, make, ask, learn, plural } = window.ToolFlow;
+  const { flow, fields, make, stamp, ask, learn, plural } = window.ToolFlow;
   if (!flow) return;
   const LIKE = { message_template: "message", system_message: "input_expression", for_each: "rule" };
   const GIVES = {
@@ -13,7 +13,6 @@
     for_each: "Gives a list: the rule is asked of every item.",
   };
 
-  const fetched = new Map(); // question → answer: runs that ended change no more
   let panel = null;
   let field = null; // the one that the panel belongs to
   let known = null;
@@ -63,24 +62,19 @@
   }
 
   function build() {
-    const runs = make("select", { id: "value-run", className: "input" });
+    const element = stamp("value-panel");
+    const find = (name) => element.querySelector(`.value-${name}`);
+    const tree = window.ToolFlow.makeValueTree({ label: "Variables; Enter puts a path into the field", choose: insertPath });
+    find("functions").before(tree.element);
+    const [runs, search] = element.querySelectorAll("select, input");
     runs.addEventListener("change", () => {
       chosenRun = Number(runs.value);
       fetchValues();
     });
-    const tree = window.ToolFlow.makeValueTree({ label: "Variables; Enter puts a path into the field", choose: insertPath });
-    const search = make("input", { type: "search", className: "input", placeholder: "Find a function", "aria-label": "Find a function" });
     search.addEventListener("input", showFunctions);
-    const note = make("p", { className: "value-notice", role: "status" });
-    const source = make("div", { className: "value-source" }, make("label", { htmlFor: runs.id }, "Values of"), runs);
-    const functions = make("ul", { className: "function-list" });
-    const fold = make("details", { className: "value-functions" }, make("summary", {}, "Functions"), search, functions);
-    const gives = make("p", { className: "value-gives" });
-    const close = make("button", { type: "button", className: "ef-tool", textContent: "Close" });
-    close.addEventListener("click", dismiss);
-    const element = make("section", { className: "value-panel", "aria-label": "Variables and functions", "data-not-field": "" });
-    element.append(make("div", { className: "value-head" }, gives, close), source, note, tree.element, fold);
-    return { element, gives, source, runs, note, tree, search, functions, fold };
+    find("head").querySelector("button").addEventListener("click", dismiss);
+    const functions = element.querySelector(".function-list");
+    return { element, tree, runs, search, functions, gives: find("gives"), source: find("source"), note: find("notice"), fold: find("functions") };
   }
 
   function showFunctions() {
@@ -127,14 +121,9 @@
       const { for_each: list, rule } = auditOf(field);
       question.rule = String(list ?? rule ?? "");
     }
-    const key = JSON.stringify(question);
-    if (fetched.has(key)) return Promise.resolve(fetched.get(key));
     asking?.abort();
     asking = new AbortController();
-    return ask(flow.data.urls.values, question, { signal: asking.signal }).then((answer) => {
-      fetched.set(key, answer);
-      return answer;
-    });
+    return ask(flow.data.urls.values, question, { signal: asking.signal });
   }
 
   // Variables by what the schemas say of them.
