@@ -6,7 +6,7 @@ The engine decides and judges as it does in real runs; only the time and the mod
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -110,18 +110,8 @@ class Simulation:
         """End the attempt under way without a reply, as a sweep or a cancelling worker does."""
         if outcome is Outcome.INTERRUPTED:
             self._time += timedelta(seconds=LEASE_SECONDS)
-        start = self._begun
-        attempt = Attempt(
-            step=start.step,
-            number=start.number,
-            outcome=outcome,
-            input=start.input,
-            request=start.request,
-            usage=UNREPORTED_USAGE,
-            plugins=start.plugins,
-            started_at=start.started_at,
-            ended_at=self._time,
-        )
+        begun = {field.name: getattr(self._begun, field.name) for field in fields(Start)}
+        attempt = Attempt(**begun, outcome=outcome, usage=UNREPORTED_USAGE, ended_at=self._time)
         self._history = self._history.append(attempt)
 
     # As a recorder

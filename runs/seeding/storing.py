@@ -66,7 +66,10 @@ def seed_history(
     since = until - length
     random = Random(seed)  # noqa: S311  # repeatable, not secret
     flows = _load_flows(seed=seed, runs=runs, since=since, length=length) if runs else []
-    cycle = _load_planted(since=since) if planted else []
+    cycle: list[_Course] = []
+    if planted:
+        version = _load_version(load_planted_document(), number=0, created_at=since)
+        cycle = [(version, course) for course in asyncio.run(play_planted_courses(version.flow_spec))]
     users = [User.objects.get_or_create(username=name, defaults={"is_active": False})[0] for name in USERS]
     courses = chain(
         ((number / runs, _choose_course(flows, number / runs, random)) for number in range(runs)),
@@ -101,12 +104,6 @@ def _load_flows(*, seed: int, runs: int, since: datetime, length: timedelta) -> 
             versions.append([(version, course) for course in played])
         flows.append(versions)
     return flows
-
-
-def _load_planted(*, since: datetime) -> list[_Course]:
-    """The courses that runs of the flow with known truths take by turns."""
-    version = _load_version(load_planted_document(), number=0, created_at=since)
-    return [(version, course) for course in asyncio.run(play_planted_courses(version.flow_spec))]
 
 
 def _load_version(document: dict[str, Any], *, number: int, created_at: datetime) -> FlowVersion:
