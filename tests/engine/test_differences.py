@@ -119,6 +119,7 @@ class TestFields:
     def test_a_long_one_line_by_line(self, field: str, before: Any, after: Any, drawn: str) -> None:
         (found,) = compare_specs(*(make_flow(EXTRACT, **{field: value}) for value in (before, after)))
         (one,) = found.fields
+        assert found.title == "Flow"
         assert one.has_lines and drawn in draw(one.difference)
         assert one.notes == (("only white space differs",) if field == "description" else ())
 

@@ -180,6 +180,7 @@ class TestStrictSubset:
     )
     @example({"type": "string", "format": []})
     @example({"type": [[]]})
+    @example({"properties": {"a": 1}})
     def test_no_document_crashes_the_check_or_make_strict(self, document: Any) -> None:
         check_strict(document)
         check_input_schema(document)

@@ -155,6 +155,7 @@ FORMATS = ("date", "date-time", "time", "email", "uuid", "uri", "ipv4", "ipv6", 
 LEAVES = st.one_of(
     st.sampled_from([{"type": kind} for kind in ("string", "integer", "number", "boolean", "null")]),
     st.sampled_from([{"type": "string", "format": name} for name in FORMATS]),
+    st.sampled_from([{"enum": ["a", 1, None]}, {"const": 2.5}]),
     st.integers(-1_000, 1_000).map(lambda least: {"type": "integer", "minimum": least, "maximum": least + 9}),
     st.integers(1, 20).map(lambda step: {"type": "integer", "multipleOf": step}),
     st.integers(0, 30).map(lambda length: {"type": "string", "minLength": length, "maxLength": length + 3}),
