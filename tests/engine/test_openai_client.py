@@ -162,6 +162,16 @@ async def test_a_request_that_is_no_json_is_not_sent(content: Any) -> None:
     assert app.call_count == 0
 
 
+def test_one_client_serves_several_event_loops(model_server: ModelServer) -> None:
+    client = OpenAIClient(api_key=KEY, base_url=model_server.base_url)
+    with asyncio.Runner() as first, asyncio.Runner() as second:
+        for runner in (first, second, first, second):
+            runner.run(send(client))
+        for runner in (first, second):
+            runner.run(client.close())
+    assert model_server.app.call_count == 4
+
+
 def count_open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
