@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from flows.engine.backtest_result import BacktestKind, BacktestResult, KindTotals, RunBacktest
 from flows.engine.history import History
@@ -45,6 +45,16 @@ Key = tuple[int, str]
 """An audit: its step, from 1, and its name."""
 
 
+class Judged(NamedTuple):
+    """A run that is judged. Its history and creation are None where the run is gone."""
+
+    result: RunBacktest
+    history: History | None
+    created_at: datetime | None
+    reweighed: Collection[Key] = ()
+    """Audits whose issues count otherwise for the candidate than for the run's own version."""
+
+
 @dataclass(frozen=True, slots=True)
 class Totals:
     """The runs that are behind, added up."""
@@ -63,23 +73,23 @@ class Totals:
     last: datetime | None = None
     """When the oldest and the newest run were created."""
 
-    def count(self, found: Iterable[tuple[RunBacktest, History | None, datetime | None]]) -> Self:
-        """With some more runs: what was found, the history, and when the run was created."""
+    def count(self, found: Iterable[Judged]) -> Self:
+        """With some more runs."""
         found = list(found)
         effects = dict(self.effects)
         retries, outputs, other_issues = self.retries, self.outputs, self.other_issues
-        for run, history, _ in found:
+        for run, history, _, reweighed in found:
             if history is not None and run.kind is not BacktestKind.NOT_REPRODUCIBLE:
                 tries = [sum(attempt.counts for attempt in attempts) for attempts in history.steps[1:]]
                 outputs += sum(tries)
                 retries += sum(max(0, count - 1) for count in tries)
             other_issues += run.kind is BacktestKind.SAME and bool(run.gone or run.new)
-            for key in _list_causes(run):
+            for key in _list_causes(run, history, reweighed):
                 effects[key] = effects.get(key, AuditEffect()).add(run)
-        times = [time for *_, time in found if time is not None]
+        times = [one.created_at for one in found if one.created_at is not None]
         return replace(
             self,
-            result=self.result + BacktestResult.of(run for run, *_ in found),
+            result=self.result + BacktestResult.of(one.result for one in found),
             effects=effects,
             retries=retries,
             outputs=outputs,
@@ -146,13 +156,20 @@ class Totals:
         return cls(result=result, effects=effects, without=without, **counts, **times)
 
 
-def _list_causes(run: RunBacktest) -> set[Key]:
-    """The audits whose issues differ at the attempt at which a run first differs."""
+def _list_causes(run: RunBacktest, history: History | None, reweighed: Collection[Key]) -> set[Key]:
+    """The audits whose issues differ at the attempt at which a run first differs, or else count otherwise there."""
     if run.kind not in (BacktestKind.REFUSED, BacktestKind.SOONER):
         return set()
     issues = run.new if run.kind is BacktestKind.REFUSED else run.gone
-    at = run.blocking if run.kind is BacktestKind.REFUSED and run.blocking else (run.step, run.attempt)
-    return {(one.step, one.issue.audit) for one in issues if (one.step, one.attempt) == at}
+    at = (run.step or 0, run.attempt or 0)
+    if run.kind is BacktestKind.REFUSED and run.blocking:
+        at = run.blocking
+    causes = {(one.step, one.issue.audit) for one in issues if (one.step, one.attempt) == at}
+    if causes or history is None:
+        return causes
+    step, number = at
+    stored = (attempt for attempt in history.attempts(step) if attempt.number == number)
+    return {(step, issue.audit) for attempt in stored for issue in attempt.issues} & set(reweighed)
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -185,8 +202,13 @@ def describe_saved(totals: KindTotals) -> str:
     """What runs that end sooner would save, in brackets; empty for none."""
     if not totals.attempts_saved:
         return ""
-    retries = "1 retry" if totals.attempts_saved == 1 else f"{format_count(totals.attempts_saved)} retries"
-    return f" ({retries}{_format_known_cost(totals.saved.cost, totals.saved.unpriced, ', ')})"
+    cost = _format_known_cost(totals.saved.cost, totals.saved.unpriced, ", ")
+    return f" ({format_retries(totals.attempts_saved)}{cost})"
+
+
+def format_retries(count: int) -> str:
+    """``1 retry``, ``2 retries``."""
+    return "1 retry" if count == 1 else f"{format_count(count)} retries"
 
 
 def describe_further(totals: KindTotals) -> str:

@@ -10,8 +10,8 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Collection, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 from django.db import InterfaceError, OperationalError, transaction
@@ -28,7 +28,7 @@ from flows.engine.spec import FlowSpec
 from flows.engine.spec_check import prepare_spec
 from flows.models import FlowVersion
 from flows.providers import build_providers, default_model_settings
-from runs.backtests.totals import Key, Totals
+from runs.backtests.totals import Judged, Key, Totals
 from runs.models import Backtest, BacktestRun, Run, WorkState
 from runs.stored_history import load_histories
 from runs.submission import find_own_limits
@@ -108,6 +108,7 @@ class _Work:
         self._candidate = prepare_spec(spec, registry=registry, defaults=default_model_settings(), providers=providers)
         self._prepared = PreparedVersions(providers)
         self._versions: dict[int, FlowVersion] = {}
+        self._reweighed: dict[int, frozenset[Key]] = {}
         self._backtest = backtest
         self._run_ids: Sequence[int] = backtest.run_ids
         self._position = backtest.position
@@ -135,7 +136,30 @@ class _Work:
                     without[key] = without.get(key, BacktestResult()) + result
                 if time.monotonic() >= deadline:
                     break
-        return self._store(found, histories, {run.pk: run.created_at for run in runs.values()}, without)
+        times = {run.pk: run.created_at for run in runs.values()}
+        judged = {
+            run_id: Judged(result, histories.get(run_id), times.get(run_id), self._list_reweighed(runs.get(run_id)))
+            for run_id, result in found.items()
+        }
+        return self._store(judged, without)
+
+    def _list_reweighed(self, run: Run | None) -> Collection[Key]:
+        """Audits whose issues count otherwise for the candidate than for the version of the run."""
+        if run is None or run.version_id not in self._versions:
+            return ()
+        if run.version_id not in self._reweighed:
+            pairs = enumerate(
+                zip(self._versions[run.version_id].flow_spec.steps, self._candidate.steps, strict=False), 1
+            )
+            self._reweighed[run.version_id] = frozenset(
+                (number, audit.name)
+                for number, (own, new) in pairs
+                for audit in new.audits
+                for before in own.audits
+                if before.name == audit.name
+                and (before.threshold, own.pass_expression) != (audit.threshold, new.pass_expression)
+            )
+        return self._reweighed[run.version_id]
 
     async def _judge(self, run: Run, spec: FlowSpec, history: History) -> tuple[RunBacktest, dict[Key, BacktestResult]]:
         """What the candidate would have made of a run, or what it would have made without each of its audits."""
@@ -163,27 +187,18 @@ class _Work:
         return RunBacktest(BacktestKind.NOT_REPRODUCIBLE, reason=reason, sentence=sentence)
 
     @transaction.atomic
-    def _store(
-        self,
-        found: Mapping[int, RunBacktest],
-        histories: Mapping[int, History],
-        times: Mapping[int, datetime],
-        without: Mapping[Key, BacktestResult],
-    ) -> bool:
+    def _store(self, found: Mapping[int, Judged], without: Mapping[Key, BacktestResult]) -> bool:
         """Store what a batch found, unless another task did so meanwhile; return whether more are left."""
         backtest = Backtest.objects.select_for_update().defer("document", "run_ids").get(pk=self._backtest.pk)
         if not backtest.is_unfinished:
             return False
         if backtest.position == self._position:
             # Retention deletes none of them meanwhile.
-            differing = [run_id for run_id, run in found.items() if run.kind not in _UNKEPT]
+            differing = [run_id for run_id, run in found.items() if run.result.kind not in _UNKEPT]
             kept = Run.objects.filter(pk__in=differing).order_by("pk").select_for_update(no_key=True)
-            rows = [_build_row(backtest, run_id, found[run_id]) for run_id in kept.values_list("pk", flat=True)]
+            rows = [_build_row(backtest, run_id, found[run_id].result) for run_id in kept.values_list("pk", flat=True)]
             BacktestRun.objects.bulk_create(rows)
-            totals = Totals.from_document(backtest.totals).count(
-                (run, histories.get(run_id), times.get(run_id)) for run_id, run in found.items()
-            )
-            totals = totals.count_without(without)
+            totals = Totals.from_document(backtest.totals).count(found.values()).count_without(without)
             backtest.advance(count=len(found), totals=totals.to_document())
         self._position = backtest.position
         if self._position < len(self._run_ids):

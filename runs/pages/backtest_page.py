@@ -22,6 +22,7 @@ from runs.backtests.totals import (
     describe_further,
     describe_saved,
     describe_totals,
+    format_retries,
     list_pieces,
 )
 from runs.filter_fields import parse_run_number
@@ -328,15 +329,18 @@ def _list_issues(
 
 def _describe_row(row: BacktestRun) -> Iterator[str]:
     """What the row means, in short sentences."""
+    if row.kind == BacktestKind.SOONER and row.attempts_saved and not row.gone:
+        yield "What blocked no longer does."
+    elif row.kind == BacktestKind.REFUSED and not row.new:
+        yield "What only warned blocks now."
     if row.sentence:
         yield show_invisible(row.sentence)
     elif row.kind == BacktestKind.REFUSED:
         more = f"At least {format_plural(row.further_calls, 'more call')}." if row.further_calls else ""
         yield more or "Its tries are used up."
     elif row.attempts_saved:
-        saved = "1 retry" if row.attempts_saved == 1 else f"{format_count(row.attempts_saved)} retries"
         cost = f" and {format_cost(row.cost_saved, row.unpriced)}" if row.cost_saved else ""
-        yield f"{saved}{cost} saved."
+        yield f"{format_retries(row.attempts_saved)}{cost} saved."
     if row.is_hypothetical:
         yield "Hypothetical: its retries were asked in other words."
     if row.run.outputs_removed_at is not None:

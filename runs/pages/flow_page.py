@@ -24,7 +24,7 @@ from flows.engine.backtest_result import BacktestKind, BacktestResult
 from flows.models import Flow, FlowVersion
 from runs import issue_groups
 from runs.backtests.predictions import load_without_each
-from runs.backtests.totals import Totals
+from runs.backtests.totals import Totals, format_retries
 from runs.formatting import NOTHING, format_cost, format_count, format_plural, format_share
 from runs.history.texts import show_invisible
 from runs.models import Backtest, DailyRuns, Run
@@ -330,8 +330,8 @@ def _describe_without(result: BacktestResult | None) -> WithoutIt | None:
         return None
     sooner = result.kinds.get(BacktestKind.SOONER)
     if sooner is None:
-        return WithoutIt("0", "no run differs", "quiet")
-    retries, runs = f"\N{MINUS SIGN}{format_count(sooner.attempts_saved)}", format_plural(sooner.runs, "run")
+        return WithoutIt(format_retries(0), "no run differs", "quiet")
+    retries, runs = f"\N{MINUS SIGN}{format_retries(sooner.attempts_saved)}", format_plural(sooner.runs, "run")
     cost = f", \N{MINUS SIGN}{format_cost(sooner.saved.cost, sooner.saved.unpriced)}" if sooner.saved.cost else ""
     return WithoutIt(retries, f"{runs} sooner{cost}", "passed")
 

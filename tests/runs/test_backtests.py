@@ -13,6 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from flows.engine.backtest_result import BacktestKind
+from flows.engine.spec import FailAt
 from runs.backtests import requests, work
 from runs.backtests.predictions import load_prediction, load_without_each
 from runs.backtests.requests import NoRunsError, TooManyBacktestsError, stop_backtest
@@ -57,6 +58,16 @@ class TestTotals:
         assert {row.run_id for row in found.runs.filter(kind="refused")} == {runs[0].pk, runs[1].pk}
         refused = Totals.from_document(found.totals).get(BacktestKind.REFUSED)
         assert (refused.further_calls, str(refused.further.cost)) == (2, "0.02000000")
+
+    def test_an_audit_that_only_warns_now_is_the_cause(self) -> None:
+        store_history()
+        spec = make_audited_flow()
+        audits = (spec.steps[0].audits[0].model_copy(update={"fail_at": FailAt.NEVER}), spec.steps[0].audits[1])
+        step = spec.steps[0].model_copy(update={"audits": audits})
+        found = backtest(spec.model_copy(update={"steps": (step,)}))
+        totals = Totals.from_document(found.totals)
+        assert totals.get(BacktestKind.SOONER).attempts_saved == 6
+        assert {audit: effect.retries for (_, audit), effect in totals.effects.items()} == {"Is long": 6}
 
     def test_nothing_differs_under_the_same_definition(self) -> None:
         store_history()
