@@ -67,7 +67,7 @@ def run_script(command: list[str], environment: dict[str, str], folder: Path) ->
 def test_the_commands_of_the_guide_work(surroundings: dict[str, str], tmp_path: Path) -> None:
     commands = "\necho; echo ====\n".join(code for info, code in find_blocks(GUIDE, "sh") if not info)
     printed = run_script(["bash", "-euo", "pipefail", "-c", commands], surroundings, tmp_path)
-    flows, run, labelled, refused, again, exported, lost, created, read, stored, changed, used = printed.split(
+    flows, run, labelled, refused, again, judged, exported, lost, created, read, stored, changed, used = printed.split(
         "\n====\n"
     )
     assert json.loads(created)["live_version"] == 1
@@ -77,6 +77,7 @@ def test_the_commands_of_the_guide_work(surroundings: dict[str, str], tmp_path: 
     assert attempt["outcome"] == "failed" and attempt["output"] and attempt["issues"]
     assert json.loads(labelled)["labels"] == ["checked", "guide"]
     assert json.loads(again)["run_count"] == 1
+    assert json.loads(judged)["run_count"] >= 1
     lines = (tmp_path / "runs.jsonl").read_text("utf-8").splitlines()
     assert exported == "" and json.loads(lines[-1])["steps"][1]["attempts"]
     assert json.loads(lost)["items"] == []
