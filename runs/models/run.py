@@ -237,8 +237,9 @@ class Run(models.Model):
             models.Index(fields=["started_by", "created_at", "id"], name="run_by_user"),
             models.Index(fields=["created_at", "id"], name="run_by_creation"),
             # What failed lately: other indexes say when a run was created, not when it failed.
-            models.Index(fields=["-ended_at"], condition=Q(status="failed"), name="run_failed_lately"),
-            models.Index(fields=["-ended_at"], condition=Q(status="errored"), name="run_errored_lately"),
+            models.Index(
+                fields=["status", "-ended_at"], condition=Q(ended_at__isnull=False), name="run_by_status_at_end"
+            ),
             models.Index(fields=["id"], condition=Q(is_counted=False, ended_at__isnull=False), name="run_uncounted"),
             # What is due under the policy of a flow. Each run that has ended is in one of the two.
             models.Index(
