@@ -20,7 +20,7 @@ from runs.backtests.requests import NoRunsError, TooManyBacktestsError, stop_bac
 from runs.backtests.totals import Totals, describe_totals
 from runs.filters import RunFilters
 from runs.models import AuditEntry, Backtest, DailyRuns, Run, WorkState
-from runs.retention.purging import _delete_runs, remove_outputs
+from runs.retention.purging import delete_runs, remove_outputs
 from runs.retention.tasks import delete_batch, find_expired
 from runs.stored_history import load_histories, load_history
 from tests.runs.backtest_rows import ask, backtest, finish, make_audited_flow, store_history, store_run
@@ -126,14 +126,14 @@ class TestRuns:
     def test_of_deleted_runs_and_removed_outputs_nothing_is_told(self) -> None:
         runs = store_history()
         found = ask(make_audited_flow(5))
-        _delete_runs([runs[0].pk])
+        delete_runs([runs[0].pk])
         remove_outputs([runs[1].pk])
         assert count_kinds(finish(found)) == {"same": 1, "sooner": 1, "removed": 2}
 
     def test_retention_takes_rows_and_texts_along(self) -> None:
         runs = store_history()
         found = backtest(make_audited_flow(5))
-        _delete_runs([runs[1].pk])
+        delete_runs([runs[1].pk])
         remove_outputs([runs[2].pk])
         (row,) = found.runs.all()
         assert (row.run_id, row.gone, row.kind) == (runs[2].pk, [], "sooner")
