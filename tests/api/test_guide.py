@@ -22,10 +22,11 @@ from runs.api import events, idempotency
 from runs.api.documentation import build_schema, write_yaml
 from runs.api.problems import STATUSES
 from runs.api.schemas.runs import MAX_RUNS
+from runs.backtests.work import work_on
 from runs.client import batch
 from runs.client.__main__ import app
 from runs.documents.base import DEFAULT_LIMIT, MAX_LIMIT
-from runs.models import Run, RunStatus, TokenScope
+from runs.models import Backtest, Run, RunStatus, TokenScope
 from runs.submission import submit_run
 from runs.tokens import DEFAULT_LIFETIME
 from tests.api.asking import create_token, make_user
@@ -46,17 +47,24 @@ def surroundings(live_server: LiveServer, groups: None) -> dict[str, str]:
     return {"PATH": os.environ["PATH"], "TOOLFLOW_URL": live_server.url, "TOOLFLOW_TOKEN": token}
 
 
+def has_work() -> bool:
+    """Whether something waits for a worker."""
+    return Run.objects.filter(status=RunStatus.QUEUED).exists() or Backtest.objects.unfinished().exists()
+
+
 def run_script(command: list[str], environment: dict[str, str], folder: Path) -> str:
-    """What a script prints while a worker executes the runs that it starts."""
+    """What a script prints while a worker executes the runs and backtests that it starts."""
     with (folder / "printed").open("w+") as printed, (folder / "complaints").open("w+") as complaints:
         with subprocess.Popen(command, env=environment, cwd=folder, stdout=printed, stderr=complaints) as script:
             while script.poll() is None:
                 wait_until(
-                    lambda: script.poll() is not None or Run.objects.filter(status=RunStatus.QUEUED).exists(),
+                    lambda: script.poll() is not None or has_work(),
                     within=PATIENCE,
                     what="the script goes on",
                 )
                 drain()
+                for backtest in Backtest.objects.unfinished():
+                    work_on(backtest.pk, timeout=PATIENCE)
         printed.seek(0)
         complaints.seek(0)
         assert script.returncode == 0, complaints.read()
