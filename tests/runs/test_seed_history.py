@@ -73,6 +73,7 @@ def test_it_has_what_real_history_has_and_its_statistics_are_what_a_recount_find
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(storing, "BATCH_SIZE", 50)
+    monkeypatch.setattr(storing, "COURSES", 48)
     monkeypatch.setattr(storing, "MIN_COURSES", 24)
     seed_history(runs=160, until=NOON)
     assert 480 < Attempt.objects.count() < 800

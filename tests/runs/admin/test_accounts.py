@@ -82,7 +82,7 @@ def test_the_list_of_users_takes_as_many_queries_for_many_as_for_one(
     for number in range(5):
         user = User.objects.create_user(f"user-{number}")
         user.groups.set(Group.objects.all())
-    with django_assert_num_queries(8):
+    with django_assert_num_queries(9):
         administrator.get("/admin/auth/user/")
 
 
