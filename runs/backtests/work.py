@@ -196,7 +196,8 @@ class _Work:
             # Retention deletes none of them meanwhile.
             differing = [run_id for run_id, run in found.items() if run.result.kind not in _UNKEPT]
             kept = Run.objects.filter(pk__in=differing).order_by("pk").select_for_update(no_key=True)
-            rows = [_build_row(backtest, run_id, found[run_id].result) for run_id in kept.values_list("pk", flat=True)]
+            columns = kept.values_list("pk", "outputs_removed_at")
+            rows = [_build_row(backtest, run_id, found[run_id].result, removed is None) for run_id, removed in columns]
             BacktestRun.objects.bulk_create(rows)
             totals = Totals.from_document(backtest.totals).count(found.values()).count_without(without)
             backtest.advance(count=len(found), totals=totals.to_document())
@@ -207,13 +208,14 @@ class _Work:
         return False
 
 
-def _build_row(backtest: Backtest, run_id: int, found: RunBacktest) -> BacktestRun:
+def _build_row(backtest: Backtest, run_id: int, found: RunBacktest, has_texts: bool) -> BacktestRun:
+    """A row; without ``has_texts`` retention removed the outputs of the run after they were judged."""
     return BacktestRun(
         backtest=backtest,
         run_id=run_id,
         kind=found.kind.value,
         reason=found.reason.value if found.reason else "",
-        sentence=found.sentence,
+        sentence=found.sentence if has_texts else "",
         step=found.step,
         attempt=found.attempt,
         ended=found.ended.value if found.ended else "",
@@ -224,8 +226,8 @@ def _build_row(backtest: Backtest, run_id: int, found: RunBacktest) -> BacktestR
         cost_saved=found.saved.cost,
         unpriced=found.saved.unpriced,
         further_calls=found.further_calls,
-        gone=_list_issues(found.gone),
-        new=_list_issues(found.new),
+        gone=_list_issues(found.gone) if has_texts else [],
+        new=_list_issues(found.new) if has_texts else [],
     )
 
 

@@ -138,6 +138,22 @@ class TestRuns:
         (row,) = found.runs.all()
         assert (row.run_id, row.gone, row.kind) == (runs[2].pk, [], "sooner")
 
+    def test_texts_that_are_removed_while_they_are_judged_do_not_come_back(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        runs = store_history()
+        load = work.load_histories
+
+        def load_and_remove(some: Any) -> Any:
+            found = load(some)
+            remove_outputs([run.pk for run in runs])
+            return found
+
+        monkeypatch.setattr(work, "load_histories", load_and_remove)
+        found = backtest(make_audited_flow(5))
+        assert count_kinds(found) == {"same": 2, "sooner": 2}
+        assert [(row.gone, row.new, row.sentence) for row in found.runs.all()] == [([], [], "")] * 2
+
     def test_histories_of_many_runs_take_as_many_queries_as_those_of_one(self) -> None:
         runs = [Run.objects.get(pk=run.pk) for run in store_history()]
         counts = []
