@@ -30,7 +30,6 @@ from runs.api.problems import ApiProblem, Conflict, InvalidBody
 from runs.api.run_filters import parse_filter_fields, show_filters
 from runs.api.schemas.backtests import (
     Backtest,
-    BacktestAudit,
     BacktestListQuery,
     BacktestPage,
     BacktestRun,
@@ -41,7 +40,7 @@ from runs.api.schemas.backtests import (
     build_totals,
 )
 from runs.backtests.requests import NoRunsError, TooManyBacktestsError, request_backtest, stop_backtest
-from runs.backtests.totals import AuditEffect, Totals, describe_totals
+from runs.backtests.totals import Totals, describe_totals
 from runs.documents.base import Nothing
 from runs.filters import RunFilters
 from runs.history.issue_links import address_attempt
@@ -210,22 +209,7 @@ def _load_backtest(backtest_id: int) -> models.Backtest:
 
 
 def _answer(request: Request, backtest: models.Backtest, status: HTTPStatus = HTTPStatus.OK) -> Response:
-    totals = Totals.from_document(backtest.totals)
-    audits = [
-        BacktestAudit.model_validate(
-            {
-                **{
-                    name: getattr(one, name) for name in ("step", "audit", "fired_before", "fired_after", "gone", "new")
-                },
-                "refused": effect.refused,
-                "sooner": effect.sooner,
-                "retries_saved": effect.retries,
-                "cost_saved": effect.cost,
-            }
-        )
-        for one in totals.result.audits
-        for effect in [totals.effects.get((one.step, one.audit), AuditEffect())]
-    ]
+    audits = Totals.from_document(backtest.totals).result.audits
     model = _build(WholeBacktest, backtest, request, audits=audits)
     headers = {"Location": model.url} if status == HTTPStatus.ACCEPTED else {}
     return Response(model, status, headers=headers | ({"Retry-After": "1"} if backtest.is_unfinished else {}))

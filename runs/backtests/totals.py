@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, NamedTuple, Self
@@ -16,31 +16,6 @@ UNJUDGED = (BacktestKind.BEYOND, BacktestKind.NOT_REPRODUCIBLE, BacktestKind.REM
 """Kinds of runs of which history can't say how they would end."""
 
 
-@dataclass(frozen=True, slots=True)
-class AuditEffect:
-    """What the issues of one audit do to runs. A run counts for each audit that has a part in what differs."""
-
-    refused: int = 0
-    """Runs that would be refused at an attempt in which it raises new issues."""
-    sooner: int = 0
-    """Runs that would end sooner at an attempt in which its issues are gone."""
-    retries: int = 0
-    """Attempts that these would not have made."""
-    cost: Decimal = Decimal(0)
-    """USD of them, as far as prices are known."""
-
-    def add(self, found: RunBacktest) -> AuditEffect:
-        """With one more run."""
-        if found.kind is BacktestKind.REFUSED:
-            return replace(self, refused=self.refused + 1)
-        return replace(
-            self,
-            sooner=self.sooner + 1,
-            retries=self.retries + found.attempts_saved,
-            cost=self.cost + (found.saved.cost or 0),
-        )
-
-
 Key = tuple[int, str]
 """An audit: its step, from 1, and its name."""
 
@@ -51,8 +26,6 @@ class Judged(NamedTuple):
     result: RunBacktest
     history: History | None
     created_at: datetime | None
-    reweighed: Collection[Key] = ()
-    """Audits whose issues count otherwise for the candidate than for the run's own version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +33,6 @@ class Totals:
     """The runs that are behind, added up."""
 
     result: BacktestResult = field(default_factory=BacktestResult)
-    effects: Mapping[Key, AuditEffect] = field(default_factory=dict)
     without: Mapping[Key, BacktestResult] = field(default_factory=dict)
     """What leaving out each audit does, where that is asked."""
     retries: int = 0
@@ -76,21 +48,17 @@ class Totals:
     def count(self, found: Iterable[Judged]) -> Self:
         """With some more runs."""
         found = list(found)
-        effects = dict(self.effects)
         retries, outputs, other_issues = self.retries, self.outputs, self.other_issues
-        for run, history, _, reweighed in found:
+        for run, history, _ in found:
             if history is not None and run.kind is not BacktestKind.NOT_REPRODUCIBLE:
                 tries = [sum(attempt.counts for attempt in attempts) for attempts in history.steps[1:]]
                 outputs += sum(tries)
                 retries += sum(max(0, count - 1) for count in tries)
             other_issues += run.kind is BacktestKind.SAME and bool(run.gone or run.new)
-            for key in _list_causes(run, history, reweighed):
-                effects[key] = effects.get(key, AuditEffect()).add(run)
         times = [one.created_at for one in found if one.created_at is not None]
         return replace(
             self,
             result=self.result + BacktestResult.of(one.result for one in found),
-            effects=effects,
             retries=retries,
             outputs=outputs,
             other_issues=other_issues,
@@ -129,7 +97,6 @@ class Totals:
         """The totals as JSON types; ``from_document`` reads them back."""
         return {
             "result": self.result.to_document(),
-            "effects": [[*key, {**asdict(effect), "cost": str(effect.cost)}] for key, effect in self.effects.items()],
             "without": [[*key, result.to_document()] for key, result in self.without.items()],
             "retries": self.retries,
             "outputs": self.outputs,
@@ -146,30 +113,10 @@ class Totals:
         times: dict[str, Any] = {
             name: document[name] and datetime.fromisoformat(document[name]) for name in ("first", "last")
         }
-        effects = {
-            (step, audit): AuditEffect(**{**effect, "cost": Decimal(effect["cost"])})
-            for step, audit, effect in document["effects"]
-        }
         without = {(step, audit): BacktestResult.from_document(one) for step, audit, one in document["without"]}
         counts = {name: document[name] for name in ("retries", "outputs", "other_issues")}
         result = BacktestResult.from_document(document["result"])
-        return cls(result=result, effects=effects, without=without, **counts, **times)
-
-
-def _list_causes(run: RunBacktest, history: History | None, reweighed: Collection[Key]) -> set[Key]:
-    """The audits whose issues differ at the attempt at which a run first differs, or else count otherwise there."""
-    if run.kind not in (BacktestKind.REFUSED, BacktestKind.SOONER):
-        return set()
-    issues = run.new if run.kind is BacktestKind.REFUSED else run.gone
-    at = (run.step or 0, run.attempt or 0)
-    if run.kind is BacktestKind.REFUSED and run.blocking:
-        at = run.blocking
-    causes = {(one.step, one.issue.audit) for one in issues if (one.step, one.attempt) == at}
-    if causes or history is None:
-        return causes
-    step, number = at
-    stored = (attempt for attempt in history.attempts(step) if attempt.number == number)
-    return {(step, issue.audit) for attempt in stored for issue in attempt.issues} & set(reweighed)
+        return cls(result=result, without=without, **counts, **times)
 
 
 # ---------------------------------------------------------------------------------------------------------------

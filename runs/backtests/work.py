@@ -10,7 +10,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -108,7 +108,6 @@ class _Work:
         self._candidate = prepare_spec(spec, registry=registry, defaults=default_model_settings(), providers=providers)
         self._prepared = PreparedVersions(providers)
         self._versions: dict[int, FlowVersion] = {}
-        self._reweighed: dict[int, frozenset[Key]] = {}
         self._backtest = backtest
         self._run_ids: Sequence[int] = backtest.run_ids
         self._position = backtest.position
@@ -137,29 +136,8 @@ class _Work:
                 if time.monotonic() >= deadline:
                     break
         times = {run.pk: run.created_at for run in runs.values()}
-        judged = {
-            run_id: Judged(result, histories.get(run_id), times.get(run_id), self._list_reweighed(runs.get(run_id)))
-            for run_id, result in found.items()
-        }
+        judged = {run_id: Judged(result, histories.get(run_id), times.get(run_id)) for run_id, result in found.items()}
         return self._store(judged, without)
-
-    def _list_reweighed(self, run: Run | None) -> Collection[Key]:
-        """Audits whose issues count otherwise for the candidate than for the version of the run."""
-        if run is None or run.version_id not in self._versions:
-            return ()
-        if run.version_id not in self._reweighed:
-            pairs = enumerate(
-                zip(self._versions[run.version_id].flow_spec.steps, self._candidate.steps, strict=False), 1
-            )
-            self._reweighed[run.version_id] = frozenset(
-                (number, audit.name)
-                for number, (own, new) in pairs
-                for audit in new.audits
-                for before in own.audits
-                if before.name == audit.name
-                and (before.threshold, own.pass_expression) != (audit.threshold, new.pass_expression)
-            )
-        return self._reweighed[run.version_id]
 
     async def _judge(self, run: Run, spec: FlowSpec, history: History) -> tuple[RunBacktest, dict[Key, BacktestResult]]:
         """What the candidate would have made of a run, or what it would have made without each of its audits."""

@@ -17,7 +17,6 @@ from flows.engine.spec import FlowSpec
 from flows.portability import describe_place
 from runs.backtests.totals import (
     UNJUDGED,
-    AuditEffect,
     Totals,
     describe_further,
     describe_saved,
@@ -373,21 +372,11 @@ def _list_audits(totals: Totals, spec: FlowSpec | None, backtest: Backtest) -> l
     if backtest.leaves_out_each:
         lines = {key: list_without_cells(result) for key, result in totals.without.items()}
     for one in () if backtest.leaves_out_each else totals.result.audits:
-        effect = totals.effects.get((one.step, one.audit), AuditEffect())
         lines[one.step, one.audit] = [
             (format_count(one.fired_before), ""),
             (format_count(one.fired_after), ""),
-            *(
-                (format_count(count), tone if count else "quiet")
-                for count, tone in (
-                    (one.gone, "passed"),
-                    (one.new, "failed"),
-                    (effect.refused, "failed"),
-                    (effect.sooner, "passed"),
-                    (effect.retries, "passed"),
-                )
-            ),
-            (f"\N{MINUS SIGN}{format_cost(effect.cost)}" if effect.cost else NOTHING, ""),
+            (format_count(one.gone), "passed" if one.gone else "quiet"),
+            (format_count(one.new), "failed" if one.new else "quiet"),
         ]
     return [
         AuditLine(

@@ -64,7 +64,7 @@ class BacktestTotals(Answer):
 
 
 class BacktestAudit(Answer):
-    """What becomes of one audit. A run counts for each audit that has a part in it: these don’t add up."""
+    """What becomes of one audit over the outputs that were judged."""
 
     step: Count = Field(description="The step, from 1.")
     audit: str = Field(description="Its name, or a code of ToolFlow’s own.")
@@ -72,10 +72,6 @@ class BacktestAudit(Answer):
     fired_after: Count = Field(description="The same, as judged now.")
     gone: Count = Field(description="Issues that it raised only then.")
     new: Count = Field(description="Issues that it raises only now.")
-    refused: Count = Field(description="Runs refused at an attempt in which it raises new issues.")
-    sooner: Count = Field(description="Runs that end sooner at an attempt in which its issues are gone.")
-    retries_saved: Count = Field(description="Attempts that these would not have made.")
-    cost_saved: Amount = Field(description="USD of these, as far as prices are known.")
 
 
 class Backtest(Answer):
