@@ -59,6 +59,13 @@ _JUDGED_FIELDS = (
     *("pass_expression", "failure_reason_expression", "audits", *_INPUT_FIELDS),
 )
 
+_STEP_EXPRESSIONS = (
+    *("compute", "input_expression", "input_sanitizer", "output_sanitizer"),
+    *("pass_expression", "failure_reason_expression"),
+)
+_AUDIT_EXPRESSIONS = ("rule", "for_each", "message", "suggestions", "path")
+"""What may name a plug-in."""
+
 _OUTPUT_FIELDS = ("name", "compute", "output_sanitizer", "output_schema", "output_type")
 """What decides about the output that audits are asked of."""
 
@@ -67,7 +74,7 @@ _SENTENCES = {
     BacktestReason.NOT_REACHED: "The run would go on to step {step}, which it did not reach.",
     BacktestReason.NEW_STEP: "Step {step} would ask a model for what this run never asked.",
     BacktestReason.OTHER_MODEL: "The next try of step {step} would have asked another model.",
-    BacktestReason.IMPURE_PLUGIN: "An audit of step {step} is registered as not pure, so it is not called again.",
+    BacktestReason.IMPURE_PLUGIN: "A plug-in of step {step} is registered as not pure, so it is not called again.",
     BacktestReason.MISSING_PLUGIN: "Attempt {number} of step {step} was judged by a plug-in that is not there now.",
     BacktestReason.PLUGIN_CHANGED: "Attempt {number} of step {step} comes out otherwise: a plug-in has changed.",
     BacktestReason.REDACTED: "Attempt {number} of step {step} comes out otherwise: parts of the run were redacted.",
@@ -199,7 +206,7 @@ class _Past:
         if is_removed or any(one.output is None and one.outcome in _WITH_OUTPUT for one in attempts):
             return _end_without_answer(BacktestKind.REMOVED, BacktestReason.OUTPUTS_REMOVED)
         for index in range(1, len(self.history.steps)):
-            if has_impure_audit(self.spec.step(index), self.registry):
+            if has_impure_plugin(self.spec.step(index), self.registry):
                 return _end_without_answer(BacktestKind.NOT_REPRODUCIBLE, BacktestReason.IMPURE_PLUGIN, index)
         before = History(self.history.run_id, self.history.steps[:1])
         for stored in attempts:
@@ -273,12 +280,14 @@ class _Past:
 _WITH_OUTPUT = (Outcome.PASSED, Outcome.FAILED)
 
 
-def has_impure_audit(step: StepSpec, registry: Registry) -> bool:
-    """Whether an audit of a step is registered with ``pure=False``."""
-    for audit in step.audits:
-        if audit.rule.startswith(PREFIX):
+def has_impure_plugin(step: StepSpec, registry: Registry) -> bool:
+    """Whether an audit or a function of a step is registered with ``pure=False``."""
+    named = [(field, getattr(step, field)) for field in _STEP_EXPRESSIONS]
+    named += [(field, getattr(audit, field)) for audit in step.audits for field in _AUDIT_EXPRESSIONS]
+    for field, text in named:
+        if text is not None and text.startswith(PREFIX):
             try:
-                if not registry.find_function(audit.rule, "rule").is_pure:
+                if not registry.find_function(text, field).is_pure:
                     return True
             except ExpressionError:
                 continue  # what is not registered is an issue of each attempt
@@ -399,7 +408,8 @@ class _Walk:
         base = stored[number - 1] if number <= len(stored) else None
         if base is None and self.past.wanted == (self.origins.get(index), number):
             return _Stop()
-        if base is not None and has_impure_audit(step, self.past.registry):
+        is_judged = base is not None or isinstance(action, Compute)
+        if is_judged and has_impure_plugin(step, self.past.registry):
             return _Stop(BacktestReason.IMPURE_PLUGIN)
         if isinstance(action, Call):
             stop = await self._ask_first(index, stored) if number == 1 else self._ask_again(index, number, stored)

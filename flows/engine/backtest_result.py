@@ -45,7 +45,7 @@ class BacktestReason(StrEnum):
     OTHER_MODEL = "other_model"
     """The next try would have asked the step's last model, or would not have."""
     IMPURE_PLUGIN = "impure_plugin"
-    """An audit that is registered with ``pure=False`` judges the run."""
+    """An audit or a function that is registered with ``pure=False`` judges the run."""
     MISSING_PLUGIN = "missing_plugin"
     """The run does not come out as stored, and a plug-in that judged it is not registered here."""
     PLUGIN_CHANGED = "plugin_changed"

@@ -154,10 +154,10 @@ class Registry:
         _check_name(name, "audit")
         return partial(_add, self.audits, partial(PythonFunction, is_pure=pure), name)
 
-    def function(self, name: str) -> Callable[[_Thing], _Thing]:
-        """Register the decorated function for use in place of an expression."""
+    def function(self, name: str, *, pure: bool = True) -> Callable[[_Thing], _Thing]:
+        """Register the decorated function for use in place of an expression; ``pure`` is as for audits."""
         _check_name(name, "function")
-        return partial(_add, self.functions, PythonFunction, name)
+        return partial(_add, self.functions, partial(PythonFunction, is_pure=pure), name)
 
 
 registry = Registry()

@@ -291,6 +291,32 @@ class TestIdentity:
         found = ask(ONE, flow, run(ONE, tool_1=[LONG]), registry=impure)
         assert (found.kind, found.reason) == (BacktestKind.NOT_REPRODUCIBLE, BacktestReason.IMPURE_PLUGIN)
 
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"audits": (AuditSpec(name="Impure", rule="python:impure"),)},
+            {"audits": (AuditSpec(name="Impure", rule="false", message="python:impure"),)},
+            *(
+                {field: "python:impure"}
+                for field in ("compute", "input_expression", "input_sanitizer", "output_sanitizer")
+            ),
+            *({field: "python:impure"} for field in ("pass_expression", "failure_reason_expression")),
+        ],
+    )
+    def test_impure_plug_ins_of_a_new_local_step_are_not_called(self, fields: dict[str, Any]) -> None:
+        registry, calls = Registry(), []
+        for register in (registry.audit, registry.function):
+            register("impure", pure=False)(lambda: calls.append(1))
+        step = make_step(2, **{"compute": "{'text': 'Tea'}", **fields})
+        found = ask(
+            ONE, ONE.model_copy(update={"steps": (*ONE.steps, step)}), run(ONE, tool_1=[LONG]), registry=registry
+        )
+        assert (found.kind, found.reason, calls) == (
+            BacktestKind.NOT_REPRODUCIBLE,
+            BacktestReason.IMPURE_PLUGIN,
+            [],
+        )
+
     def test_a_rule_that_reads_what_was_redacted(self) -> None:
         for rule, reason in (("input.topic == 'secret'", BacktestReason.REDACTED), ("output.text != 'x'", None)):
             flow = make_flow(make_audited(AuditSpec(name="Rule", rule=rule)), redact=("/topic",))
