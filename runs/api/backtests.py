@@ -21,7 +21,7 @@ from flows.models import Flow, FlowVersion
 from flows.portability import parse_flow_file
 from flows.publishing import complete_spec
 from runs import models
-from runs.api.access import READ_RUNS, RERUN_RUNS, find_user
+from runs.api.access import READ_RUNS, RERUN_RUNS, find_user, require_permission
 from runs.api.base import IDEMPOTENCY_KEY, REPLAYED, ApiView, header, operation
 from runs.api.flow_documents import parse_flow_document, read_definition
 from runs.api.idempotency import idempotent
@@ -91,6 +91,9 @@ class BacktestList(ApiView):
         if int(request.META.get("CONTENT_LENGTH") or 0) > MAX_BODY_BYTES:
             sentence = f"The document of a flow has at most {MAX_FILE_BYTES:,} bytes."
             raise ApiProblem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large", sentence)
+        if body.document is not None:
+            # Its rules and plug-ins run here, as those of a version that somebody may save do.
+            require_permission(request, "flows.change_flow")
         flow, candidate = _find_candidate(body)
         filters = RunFilters() if body.filters is None else parse_filter_fields(body.filters)
         if filters.values.get("flow", flow) != flow:

@@ -30,7 +30,7 @@ steps:
 
 @pytest.fixture
 def script(groups: None) -> Script:
-    return Script(create_token(make_user("olga", "Operator"), TokenScope.RUN))
+    return Script(create_token(make_user("olga", "Editor"), TokenScope.RUN))
 
 
 def read(answer: Any) -> Any:
@@ -56,6 +56,14 @@ class TestRequesting:
             assert answer["Location"] == document["url"]
             assert (document["flow"], document["status"], document["run_count"]) == ("texts", "waiting", 4)
         assert [one.version for one in Backtest.objects.order_by("pk")] == [None, None, version]
+
+    @pytest.mark.parametrize("document", [YAML, {"name": "texts"}], ids=["file", "document"])
+    def test_a_document_takes_the_right_to_edit_flows(self, groups: None, document: Any) -> None:
+        store_history()
+        operator = Script(create_token(make_user("otto", "Operator"), TokenScope.RUN))
+        problem = read_problem(post(operator, document=document))
+        assert (problem["status"], "flows.change_flow" in problem["detail"]) == (403, True)
+        assert post(operator, flow="texts", version=1).status_code == 202
 
     def test_filters_and_a_limit_choose_the_runs(self, script: Script) -> None:
         runs = store_history()
