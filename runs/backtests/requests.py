@@ -12,6 +12,7 @@ from runs.audit_log.events import AuditAction, log_audit_event
 from runs.backtests.work import send_task
 from runs.bulk_actions.requests import fetch_matching
 from runs.filters import RunFilters, fetch_newest_run_number
+from runs.locks import hold
 from runs.models import Backtest, BulkKind
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ DEFAULT_LIMIT = 1_000
 MAX_LIMIT = 10_000
 """Runs that one backtest judges."""
 MAX_UNFINISHED = 10
-"""Backtests at a time."""
+"""Backtests at a time, and as many that leave out each audit: lists don't show those."""
 
 
 class TooManyBacktestsError(Exception):
@@ -55,8 +56,8 @@ def request_backtest(
         raise NoRunsError("No run of this flow has ended that matches. Change the filters, or run the flow first.")
     with transaction.atomic():
         # Requests at the same moment wait for each other here.
-        Flow.objects.select_for_update().get(pk=flow.pk)
-        if Backtest.objects.unfinished().count() >= MAX_UNFINISHED:
+        hold("backtests", waits=True)
+        if Backtest.objects.unfinished().filter(leaves_out_each=leaves_out_each).count() >= MAX_UNFINISHED:
             raise TooManyBacktestsError(f"{MAX_UNFINISHED} backtests are in progress. Wait for one, or stop it.")
         backtest = Backtest.objects.create(
             flow=flow,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -14,6 +16,7 @@ from django.utils import timezone
 
 from flows.engine.backtest_result import BacktestKind
 from flows.engine.spec import FailAt
+from flows.models import FlowVersion
 from runs.backtests import requests, work
 from runs.backtests.predictions import load_prediction, load_without_each
 from runs.backtests.requests import NoRunsError, TooManyBacktestsError, stop_backtest
@@ -111,6 +114,14 @@ class TestRuns:
         ask(make_audited_flow())
         with pytest.raises(TooManyBacktestsError):
             ask(make_audited_flow())
+
+    def test_those_that_no_list_shows_take_no_place(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        version = store_history()[0].version
+        monkeypatch.setattr(requests, "MAX_UNFINISHED", 1)
+        ask(version, leaves_out_each=True)
+        ask(version)
+        with pytest.raises(TooManyBacktestsError):
+            ask(version, leaves_out_each=True)
 
     def test_old_backtests_go_but_those_of_what_was_published(self) -> None:
         version = store_history()[0].version
@@ -296,3 +307,28 @@ class TestPredictions:
         found = load_prediction(version)
         assert found is not None
         assert (found.backtest, found.since, found.runs) == (predicted, "\N{MINUS SIGN}50 %", 20)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_requests_for_several_flows_at_once_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    versions = []
+    for name in ("one", "two", "three", "four"):
+        versions.append(make_version(make_audited_flow(name=name, title=name)))
+        store_run(versions[-1], "long enough")
+    monkeypatch.setattr(requests, "MAX_UNFINISHED", 1)
+    monkeypatch.setattr(requests, "send_task", int)
+    start = threading.Barrier(len(versions))
+
+    def request(version: FlowVersion) -> bool:
+        try:
+            start.wait()
+            requests.request_backtest(flow=version.flow, candidate=version)
+        except TooManyBacktestsError:
+            return False
+        finally:
+            connection.close()
+        return True
+
+    with ThreadPoolExecutor(len(versions)) as threads:
+        assert sum(threads.map(request, versions)) == 1
+    assert Backtest.objects.count() == 1
