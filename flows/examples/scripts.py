@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from flows.engine.model_api import find_tool
 from flows.engine.simulated_model import Script, invent_value
-from flows.engine.simulated_model.script import ReplyFunction
+from flows.engine.simulated_model.script import Replies, ReplyFunction
+from flows.examples.order_confirmation import read_orders, write_confirmations
 
 _SEEDS = {
     "colours": [
@@ -129,11 +130,11 @@ _INCOMPLETE_INVOICE = {**_INVOICE, "lines": _LINES[:2]}
 """The deposit stands below the table, where it is easily missed."""
 
 
-_Answer = Mapping[str, Any] | Callable[[Mapping[str, str]], dict[str, Any]]
+_Answer = Mapping[str, Any] | Callable[[Mapping[str, Any]], dict[str, Any]]
 
 
 def example_script() -> Script:
-    """The replies for the tools of all example flows; other tools get something invented."""
+    """The replies for the tools of all example flows and of sample history; other tools get something invented."""
     answers: dict[str, list[_Answer]] = {
         "pick_seed_colours": [_SEEDS],
         "assign_colour_roles": [_CARELESS_ROLES, _ROLES],
@@ -142,7 +143,14 @@ def example_script() -> Script:
         "draft_answer": [_promise_too_much, _answer_carefully],
         "extract_invoice": [_INCOMPLETE_INVOICE, _INVOICE],
     }
-    return Script({tool: [_make_reply(answer) for answer in sequence] for tool, sequence in answers.items()})
+    replies: dict[str, Replies] = {tool: _make_replies(sequence) for tool, sequence in answers.items()}
+    replies["read_order"] = lambda run: _make_replies(read_orders(run))
+    replies["write_confirmation"] = lambda run: _make_replies(write_confirmations(run))
+    return Script(replies)
+
+
+def _make_replies(answers: Sequence[_Answer]) -> list[ReplyFunction]:
+    return [_make_reply(answer) for answer in answers]
 
 
 def _make_reply(answer: _Answer) -> ReplyFunction:

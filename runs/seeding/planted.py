@@ -23,6 +23,7 @@ from typing import Any
 
 from flows.engine.history import TokenUsage
 from flows.engine.spec import FlowSpec
+from flows.examples.order_confirmation import build_confirmation, build_order
 from flows.flow_file import parse_document
 from runs.seeding.simulation import Course, Simulation
 
@@ -33,7 +34,6 @@ TOKENS = 1_000
 MODEL = "gpt-5-mini"
 ORDERS = (("Mara Lindqvist", "lunch platters", 6), ("Tomás Rivera", "fruit baskets", 24), ("Yuki Tanaka", "rolls", 200))
 VARIANTS = len(ORDERS)
-CLOSING = "Kind regards, Alder Foods"
 
 
 def load_planted_document() -> dict[str, Any]:
@@ -57,15 +57,10 @@ async def play_planted(simulation: Simulation, kind: str, variant: int) -> Cours
     order = f"Hello, please send {pieces} {article} until {delivery}. Our number is {number}, reference {{reference}}."
 
     def reply(tool: str, attempt: int) -> Mapping[str, Any]:
+        found = build_order(kind, number=number, article=article, pieces=pieces, delivery=delivery)
         if tool == "read_order":
-            found = {"article": article, "pieces": 0 if kind == "stuck" else pieces}
-            return {"number": number, "items": [found], "delivery": delivery}
-        is_wrong = attempt == 1
-        name = "customer" if is_wrong and kind in ("nameless", "careless") else customer
-        closing = "Alder Foods" if is_wrong and kind in ("unclosed", "careless") else CLOSING
-        when = "as soon as possible" if kind == "dateless" else f"on {delivery}"
-        body = f"Dear {name}, thank you for your order. Your {pieces} {article} arrive {when}. {closing}"
-        return {"subject": f"Your order {number}", "body": body}
+            return found
+        return build_confirmation(kind, customer=customer, order=found, is_first=attempt == 1)
 
     input = {"customer": customer, "order": order}
     return await simulation.play(input, reply, model=MODEL, seed=f"planted/{kind}/{variant}")

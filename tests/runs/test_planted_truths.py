@@ -6,15 +6,19 @@ import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from flows.engine import SimulatedModel, run_flow, running, simulated_client
 from flows.engine.backtest import PastRun, backtest_run, backtest_runs_sync, leave_one_out
 from flows.engine.backtest_result import BacktestKind, BacktestReason, BacktestResult, KindTotals
 from flows.engine.history import History
 from flows.engine.model_calls import resolve_spec
 from flows.engine.spec import FlowSpec, ModelSettings
+from flows.examples.order_confirmation import KINDS
+from flows.examples.scripts import example_script
 from runs.models import Run
 from runs.seeding import seed_history
 from runs.seeding.planted import (
@@ -199,3 +203,23 @@ async def test_run_again_on_the_simulated_model_runs_end_as_a_backtest_said(name
                 assert len(again.attempts) == len(stored.attempts) - said.attempts_saved
             elif said.further_calls:
                 assert len(again.attempts) >= len(stored.attempts) + said.further_calls
+
+
+@pytest.mark.parametrize(("left_out", "retries"), [(None, 6), (CLOSING, 4)])
+async def test_new_runs_on_the_simulated_model_come_out_like_the_history(
+    left_out: str | None, retries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document = load_planted_document()
+    if left_out:
+        remove(left_out)(document)
+    (input,) = document["input_schema"]["examples"]
+    statuses, tries = [], 0
+    for number in range(7, 7 + len(KINDS)):
+        names = SimpleNamespace(hex=f"installation-{number}")
+        monkeypatch.setattr(running, "uuid", SimpleNamespace(uuid4=lambda names=names: names))
+        async with simulated_client(SimulatedModel(script=example_script())) as client:
+            result = await run_flow(FlowSpec.from_document(document), input, client=client)
+        statuses.append(result.status.value)
+        tries += sum(len(step.attempts) - 1 for step in result.steps if step.attempts)
+    assert sorted(statuses) == ["failed"] + ["succeeded"] * 9
+    assert tries == retries

@@ -141,7 +141,7 @@ class SimulatedModel:
             return {}
         shown, tool = view.attempts_shown, str(view.function["name"])
         hidden = time - 1 if view.attempt_number is None else view.attempt_number - 1 - shown
-        reply = self.script.find_reply(tool, shown=shown, hidden=hidden)
+        reply = self.script.find_reply(tool, shown=shown, hidden=hidden, run=view.run)
         if callable(reply):
             try:
                 reply = reply(view.body, view.input)

@@ -42,6 +42,8 @@ class RequestView:
     """How many earlier outputs there are, by the highest number that the system message shows; 0 on a first try."""
     attempt_number: int | None
     """The number of this attempt, where the idempotency key ends with it (``<run>-<step>-<number>``)."""
+    run: str
+    """What the idempotency key names before step and attempt."""
     prompt_tokens: int
     cached_tokens: int
     """Tokens that an earlier try had too: they stand before the attempts that are shown."""
@@ -67,6 +69,7 @@ def parse_request(body: dict[str, Any], key: str | None) -> RequestView:
         input=_parse_json(next((text for role, text in reversed(messages) if role == "user"), "")),
         attempts_shown=max(map(int, _ATTEMPT.findall(attempts)), default=0) if heading else 0,
         attempt_number=int(number[1]) if number else None,
+        run=(key or "").rsplit("-", 2)[0],
         prompt_tokens=_count_tokens(tools + sum(len(text) for _, text in messages)),
         cached_tokens=repeated // CACHE_BLOCK_TOKENS * CACHE_BLOCK_TOKENS,
     )

@@ -51,6 +51,10 @@ Reply = Mapping[str, Any] | ReplyFunction | Fault | None
 """The arguments of the tool call, a function that gives them, a fault, or None for something invented."""
 
 
+Replies = Sequence[Reply] | Callable[[str], Sequence[Reply]]
+"""One reply for each attempt of a step, or a function that gives them for the run of that name."""
+
+
 class Script:
     """Replies by the name of the tool that is called, one for each attempt of a step.
 
@@ -58,20 +62,24 @@ class Script:
     the first call gets ``replies[0]``, the try after one output gets ``replies[1]``, and the last one repeats. So a
     script is right after a restart and for many runs at once. A call that broke in transport leaves nothing to show:
     the number of the attempt tells that it was made.
+
+    Replies that differ from run to run follow from what the idempotency key begins with.
     """
 
-    def __init__(self, replies: Mapping[str, Sequence[Reply]]) -> None:
+    def __init__(self, replies: Mapping[str, Replies]) -> None:
         """Raises ``ValueError`` if a tool has no reply at all."""
-        self._replies = {tool: tuple(sequence) for tool, sequence in replies.items()}
+        self._replies = dict(replies)
         if not all(self._replies.values()):
             raise ValueError("Each tool of a script needs a list of one or more replies.")
 
-    def find_reply(self, tool: str, *, shown: int, hidden: int) -> Reply:
+    def find_reply(self, tool: str, *, shown: int, hidden: int, run: str = "") -> Reply:
         """The reply that is due, None where something is to be invented.
 
-        ``shown`` is how many earlier outputs the request shows, ``hidden`` how many calls brought none.
+        ``shown`` is how many earlier outputs the request shows, ``hidden`` how many calls brought none,
+        ``run`` what names the run.
         """
-        sequence = self._replies.get(tool, (None,))
+        found = self._replies.get(tool, (None,))
+        sequence = found(run) if callable(found) else found
         for reply in sequence[:-1]:
             if isinstance(reply, Fault) and reply.kind in TRANSPORT_FAULTS:
                 left = hidden = hidden - 1
