@@ -38,7 +38,7 @@ def add_samples(request: HttpRequest) -> HttpResponse:
             if not hold("samples") or not is_without_runs():
                 raise SampleError("There are runs already. Sample history is for an installation without any.")
             with without_entries():
-                seed_history(runs=RUNS, planted=PLANTED_RUNS, until=timezone.now(), days=DAYS)
+                seed_history(runs=RUNS, planted=PLANTED_RUNS, until=timezone.now(), days=DAYS, is_simulated=True)
             log_audit_event(action=AuditAction.SAMPLES_ADDED, kind="run", details={"runs": RUNS + PLANTED_RUNS})
     except SampleError as error:
         messages.error(request, str(error))

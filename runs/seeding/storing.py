@@ -55,12 +55,14 @@ def seed_history(
     days: float = 90,
     seed: int = 1,
     planted: int = 0,
+    is_simulated: bool = False,
     report: Callable[[str, int], None] = lambda _what, _done: None,
 ) -> None:
     """Store ``runs`` ended runs, about four attempts each, that were created in the ``days`` before ``until``.
 
-    ``planted`` runs more are of the flow with known truths. ``report`` gets after each batch what was done, and for how
-    many runs so far. Raises ``SampleError`` where a flow that is no sample has the name of one.
+    ``planted`` runs more are of the flow with known truths. With ``is_simulated`` all are simulated. ``report`` gets
+    after each batch what was done, and for how many runs so far. Raises ``SampleError`` where a flow that is no sample
+    has the name of one.
     """
     length = timedelta(days=days)
     since = until - length
@@ -82,6 +84,8 @@ def seed_history(
     stored = counted = 0
     while batch := list(islice(invented, BATCH_SIZE)):
         with transaction.atomic():
+            for run, _ in batch:
+                run.is_simulated = is_simulated
             _store(batch)
         stored += len(batch)
         report("stored", stored)

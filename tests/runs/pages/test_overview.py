@@ -241,7 +241,8 @@ class TestSamples:
         page = editor.post("/overview/samples/", follow=True).content.decode()
         assert 'id="health-title"' in page and 'id="samples-remove"' in page
         assert Run.objects.count() == 30 and fetch_sample_flows().count() == 4
-        assert all(run.is_counted for run in Run.objects.all())
+        assert all(run.is_counted and run.is_simulated for run in Run.objects.all())
+        assert "simulated runs" in page and f"{samples.RUNS + samples.PLANTED_RUNS} sample runs" in page
         page = editor.post("/overview/samples/remove/", follow=True).content.decode()
         assert 'id="samples-add"' in page and not Run.objects.exists()
         assert [flow.title for flow in Flow.objects.all()] == ["Example"]
