@@ -39,8 +39,10 @@ logger = logging.getLogger(__name__)
 TASK = "runs.backtests.work.work_on"
 TASK_TIMEOUT = 2.0
 """Seconds of one task: one worker process of a host is left for sweeps, and these tasks share it."""
-BATCH_SIZE = 50
-"""Runs whose histories are in memory at a time."""
+BATCH_SIZE = 5
+"""Runs whose histories are in memory at a time, and that are judged again where a task ends before they are stored."""
+MAX_TRIES = 3
+"""Tasks that may end at the same run, killed by what it does."""
 MAX_RUN_SECONDS = 60
 """For slow rules, which are evaluated in processes of their own: one run does not keep a task for ever."""
 LOST_AFTER = timedelta(minutes=3)
@@ -61,6 +63,10 @@ def work_on(backtest_id: int, timeout: float = TASK_TIMEOUT) -> None:
     deadline = time.monotonic() + timeout
     try:
         backtest = Backtest.objects.get(pk=backtest_id)
+        if backtest.tries >= MAX_TRIES:
+            place = f"run {backtest.run_ids[backtest.position]}, {backtest.position + 1} of {backtest.run_count}"
+            _fail(backtest_id, f"Its task ended {MAX_TRIES} times without a result while it judged {place}.")
+            return
         backtest.begin()
         work = _Work(backtest)
         while work.do_batch(deadline):
@@ -111,10 +117,12 @@ class _Work:
         self._backtest = backtest
         self._run_ids: Sequence[int] = backtest.run_ids
         self._position = backtest.position
+        # After a task that was killed, one by one: the position tells which run did it.
+        self._batch_size = 1 if backtest.tries else BATCH_SIZE
 
     def do_batch(self, deadline: float = math.inf) -> bool:
         """Judge the next runs, at least one and no more after ``deadline``; return whether more are left."""
-        run_ids = self._run_ids[self._position : self._position + BATCH_SIZE]
+        run_ids = self._run_ids[self._position : self._position + self._batch_size]
         runs = Run.objects.in_bulk(list(run_ids))
         histories = load_histories([run for run in runs.values() if run.outputs_removed_at is None])
         found: dict[int, RunBacktest] = {}

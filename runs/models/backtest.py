@@ -62,6 +62,7 @@ class Backtest(models.Model):
     state = models.CharField(max_length=7, choices=WorkState, default=WorkState.WAITING)
     problem = models.TextField(blank=True, default="", help_text="Why it failed, in one sentence.")
     position = models.PositiveIntegerField(default=0, help_text="How many of its runs are behind.")
+    tries = models.PositiveSmallIntegerField(default=0, help_text="Tasks that began at this position.")
     revision = models.PositiveIntegerField(default=0, help_text="Grows with every change that a page shows.")
     totals = models.JSONField(default=dict, blank=True, help_text="What was found, as ``runs.backtests.totals`` says.")
 
@@ -98,7 +99,8 @@ class Backtest(models.Model):
         return self.position * 100 // max(self.run_count, 1)
 
     def begin(self) -> None:
-        """Store that a task works on it, unless one did before."""
+        """Store that a task works on it from this position on."""
+        Backtest.objects.unfinished().filter(pk=self.pk).update(tries=F("tries") + 1)
         Backtest.objects.filter(pk=self.pk, state=WorkState.WAITING).update(
             state=WorkState.WORKING, started_at=Now(), heartbeat_at=Now(), revision=F("revision") + 1
         )
@@ -107,7 +109,7 @@ class Backtest(models.Model):
         """Store what is known after a batch of ``count`` runs, and that these are behind."""
         self.position += count
         self.totals = totals
-        self._update(position=self.position, totals=totals)
+        self._update(position=self.position, totals=totals, tries=0)
 
     def end(self, state: WorkState, problem: str = "") -> None:
         """Store that nothing is left to do, or that nothing more will be done."""

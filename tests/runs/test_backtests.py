@@ -252,6 +252,30 @@ class TestWork:
         assert (found.state, count_kinds(found)) == (WorkState.DONE, {"not_reproducible": 4})
         assert all(row.sentence for row in found.runs.all())
 
+    def test_a_run_that_kills_its_task_three_times_fails_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        runs = store_history()
+        monkeypatch.setattr(work, "BATCH_SIZE", 50)
+        found = ask(make_audited_flow(5))
+        judge, started = work._Work._judge, []
+
+        async def die(self: Any, run: Run, *rest: Any) -> Any:
+            started.append(run.pk)
+            if run.pk == runs[1].pk:
+                raise SystemExit
+            return await judge(self, run, *rest)
+
+        monkeypatch.setattr(work._Work, "_judge", die)
+        # The first task also judged others, and the second one stored these.
+        for _ in range(2 + work.MAX_TRIES):
+            with pytest.raises(SystemExit):
+                finish(found)
+        found.refresh_from_db()
+        assert found.state == WorkState.WORKING
+        finish(found)
+        assert (found.state, found.position) == (WorkState.FAILED, 2)
+        assert f"run {runs[1].pk}, 3 of 4" in found.problem
+        assert started.count(runs[1].pk) == 2 + work.MAX_TRIES
+
     def test_stops_where_a_user_stops_it(self) -> None:
         store_history()
         found = ask(make_audited_flow(5))
