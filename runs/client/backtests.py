@@ -71,12 +71,13 @@ def backtest_flow(
         list[str] | None,
         typer.Option(metavar="CONDITION", help="Exit with 1 if this holds: refused>0.5%; may be repeated."),
     ] = None,
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", min=0, help="How long to wait for the end.")] = 600,
     as_json: options.AS_JSON = False,
     filters: dict[str, Any],
 ) -> int:
     """Judge ended runs of a flow again by a flow file: what would it have changed? No model is called.
 
-    The exit status is 1 if a condition of --fail-if holds.
+    The exit status is 1 if a condition of --fail-if holds, and 2 if it has not ended in time.
     """
     conditions = [parse_condition(text) for text in fail_if or ()]
     text, _ = options.read_text(str(file))
@@ -84,13 +85,13 @@ def backtest_flow(
     filters = options.apply_view(server, filters)
     if "status" in filters:
         filters["status"] = filters["status"].split(",")
-    backtest = _wait(server, server.post("backtests", document=text, limit=limit, filters=filters))
+    backtest = _wait(server, server.post("backtests", document=text, limit=limit, filters=filters), timeout)
     if as_json:
         terminal.print_json(backtest)
     else:
         terminal.print_line(backtest["sentence"])
     if backtest["status"] != "done":
-        terminal.print_line(backtest["problem"] or f"The backtest was {backtest['status']}.", is_error=True)
+        terminal.print_line(backtest["problem"] or _explain(backtest, timeout), is_error=True)
         return ERRORED
     terminal.print_line(backtest["page_url"], is_error=True)
     held = [condition for condition in conditions if condition.holds(backtest["totals"])]
@@ -101,13 +102,23 @@ def backtest_flow(
     return FAILED if held else SUCCEEDED
 
 
-def _wait(server: Server, backtest: dict[str, Any]) -> dict[str, Any]:
-    """The backtest once it has ended; Ctrl-C leaves it going on."""
+def _explain(backtest: dict[str, Any], timeout: float) -> str:
+    """Why there is no result."""
+    if backtest["status"] == "waiting":
+        return f"No worker took it within {timeout:g} s. Is one running? See {backtest['page_url']}"
+    if backtest["status"] == "working":
+        return f"It has not ended within {timeout:g} s and goes on; stop it at {backtest['page_url']}"
+    return f"The backtest was {backtest['status']}."
+
+
+def _wait(server: Server, backtest: dict[str, Any], timeout: float) -> dict[str, Any]:
+    """The backtest once it has ended, or after ``timeout`` seconds; Ctrl-C leaves it going on."""
     server.is_waiting = True
+    deadline = time.monotonic() + timeout
     title = f"Backtest {backtest['id']}"
     remark = f"{title} continues; stop it at {backtest['page_url']}"
     with terminal.print_on_interrupt(remark), terminal.show_progress() as show:
-        while backtest["status"] in UNFINISHED:
+        while backtest["status"] in UNFINISHED and time.monotonic() < deadline:
             show(f"{title}: {backtest['totals']['runs']:,} of {backtest['run_count']:,} runs", backtest["percent"], 100)
             time.sleep(POLL_INTERVAL)
             backtest = dict(server.get(f"backtests/{backtest['id']}"))

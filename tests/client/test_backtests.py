@@ -80,6 +80,14 @@ def test_one_that_was_stopped_or_failed_is_no_success(terminal: Terminal) -> Non
     assert terminal.run("backtest", "flow.yaml").status == 2
 
 
+@pytest.mark.parametrize(("status", "words"), [("waiting", "No worker"), ("working", "not ended")])
+def test_one_that_does_not_end_in_time_is_no_success(terminal: Terminal, status: str, words: str) -> None:
+    write_flow(20)
+    terminal.replies = [answer(build_backtest(status))] * 4
+    done = terminal.run("backtest", "flow.yaml", "--timeout", "2")
+    assert (done.status, words in done.err, terminal.clock.now) == (2, True, 2)
+
+
 def test_mistakes_in_the_file_are_told(site: Terminal) -> None:
     store_history()
     Path("flow.yaml").write_text("name: texts\nsteps:\n- {name: S, compute: nosuch}\n")
