@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC
 
 from django.db.models import Sum
 
@@ -24,24 +25,27 @@ class Prediction:
     predicted: str
     """By how much retries would change, such as ``-4.1 %`` with a minus sign; empty where there were none."""
     since: str
-    """By how much retries per run changed since; empty before ``MIN_RUNS`` runs."""
+    """By how much retries per run changed from the day after the backtest on; empty before ``MIN_RUNS`` runs."""
     runs: int
     """Runs of the version that are counted."""
 
 
 def load_prediction(version: FlowVersion) -> Prediction | None:
     """The prediction of a version, from before it went live; None without a finished backtest. Two queries."""
-    found = Backtest.objects.filter(digest=version.digest, flow=version.flow_id, state=WorkState.DONE)
-    found = found.filter(leaves_out_each=False).exclude(base_version=version.number)
+    found = Backtest.objects.predicting().filter(digest=version.digest, flow=version.flow_id)
     backtest = found.defer("document", "run_ids").order_by("-pk").first()
     if backtest is None:
         return None
     totals = Totals.from_document(backtest.totals)
     judged = totals.result.runs - totals.get(BacktestKind.NOT_REPRODUCIBLE).runs - totals.get(BacktestKind.REMOVED).runs
-    came = DailyRuns.objects.filter(version=version).aggregate(runs=Sum("runs"), retries=Sum("retries"))
-    runs, since = came["runs"] or 0, ""
+    days = DailyRuns.objects.filter(version=version, day__gt=backtest.created_at.astimezone(UTC).date()).order_by()
+    rows = days.values_list("is_simulated").annotate(Sum("runs"), Sum("retries"))
+    came = {is_simulated: sums for is_simulated, *sums in rows}
+    # Simulated runs only where there are no others.
+    runs, retries = came.get(False) or came.get(True) or (0, 0)
+    since = ""
     if totals.retries and runs >= MIN_RUNS:
-        since = format_change(came["retries"] / runs / (totals.retries / judged) - 1)
+        since = format_change(retries / runs / (totals.retries / judged) - 1)
     predicted = "" if totals.retry_change is None else format_change(totals.retry_change)
     return Prediction(backtest, describe_totals(totals), predicted, since, runs)
 

@@ -7,8 +7,8 @@ from typing import Any, Self
 
 from django.conf import settings
 from django.db import models
-from django.db.models import F, Q
-from django.db.models.functions import Now
+from django.db.models import Exists, F, OuterRef, Q, Value
+from django.db.models.functions import Concat, Now
 
 from flows.engine.backtest_result import BacktestKind
 from flows.json_field import OrderedJSONField
@@ -25,6 +25,14 @@ class BacktestQuerySet(models.QuerySet["Backtest"]):
     def silent(self, length: timedelta) -> Self:
         """Unfinished backtests that no process has worked on for that long."""
         return self.unfinished().filter(heartbeat_at__lt=in_future(-length))
+
+    def predicting(self) -> Self:
+        """Finished ones of what a version has by now, over runs of its flow that no other filter chose."""
+        published = FlowVersion.objects.filter(flow=OuterRef("flow"), digest=OuterRef("digest"))
+        # Judged by itself, a version says nothing of what it would change.
+        itself = published.filter(number=OuterRef("base_version"))
+        rows = self.filter(Exists(published), ~Exists(itself), state=WorkState.DONE, leaves_out_each=False)
+        return rows.filter(query=Concat(Value("flow="), "flow__name", output_field=models.TextField()))
 
     def listed(self) -> Self:
         """Backtests as lists show them: not those that leave out each audit, and without what is large."""

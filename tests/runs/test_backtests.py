@@ -324,8 +324,13 @@ class TestPredictions:
         assert found is not None
         assert (found.backtest, found.predicted, found.since) == (predicted, "\N{MINUS SIGN}50 %", "")
         # Before there were 6 retries in 4 runs.
+        Backtest.objects.update(created_at=timezone.now() - timedelta(days=1))
         values = {"flow": version.flow, "version": version, "day": timezone.now().date()}
         DailyRuns.objects.create(**values, runs=20, retries=15)
+        # Runs before it and simulated ones are none of what came, and other runs than those predict nothing.
+        DailyRuns.objects.create(**{**values, "day": values["day"] - timedelta(days=1)}, runs=50, retries=100)
+        DailyRuns.objects.create(**values, is_simulated=True, runs=50, retries=100)
+        backtest(make_audited_flow(5), filters=RunFilters("status=failed"))
         # Judged by itself, it says nothing of what it would change.
         backtest(version)
         found = load_prediction(version)
