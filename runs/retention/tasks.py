@@ -18,7 +18,7 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 from django_q.models import Failure, Schedule, Success
 
-from flows.models import Flow, FlowVersion
+from flows.models import Flow
 from runs.audit_log.actor import TOOLFLOW, acting_as
 from runs.models import ApiToken, Backtest, BulkAction, DeliveryState, IdempotentRequest, OriginalInput, WebhookDelivery
 from runs.retention.policy import build_tasks, effective_policy
@@ -80,6 +80,8 @@ def find_expired(now: datetime) -> dict[str, QuerySet[Any]]:
 
     sessions: SessionStore = import_string(f"{settings.SESSION_ENGINE}.SessionStore")
     tokens = ApiToken.objects.filter(Q(expiry__lt=ago(days=90)) | Q(revoked_at__lt=ago(days=90)))
+    predicting = Backtest.objects.predicting().order_by().values("pk")
+    newer = predicting.filter(flow=OuterRef("flow"), digest=OuterRef("digest"), pk__gt=OuterRef("pk"))
     ended = WebhookDelivery.objects.exclude(state=DeliveryState.WAITING)
     return {
         # Counting deletes them at once; this is for runs that can't be counted.
@@ -90,9 +92,8 @@ def find_expired(now: datetime) -> dict[str, QuerySet[Any]]:
         "answers kept for Idempotency-Keys": IdempotentRequest.objects.filter(created_at__lt=ago(days=1)),
         "bulk actions": BulkAction.objects.filter(ended_at__lt=ago(days=90)),
         # What was predicted of a version stays with it.
-        "backtests": Backtest.objects.filter(
-            ~Exists(FlowVersion.objects.filter(flow=OuterRef("flow"), digest=OuterRef("digest"))),
-            ended_at__lt=ago(days=90),
+        "backtests": Backtest.objects.filter(ended_at__lt=ago(days=90)).exclude(
+            pk__in=predicting.filter(~Exists(newer))
         ),
         "expired and revoked API tokens": tokens,
         "expired sign-ins": sessions.get_model_class().objects.filter(expire_date__lt=now),
@@ -105,9 +106,11 @@ def find_expired(now: datetime) -> dict[str, QuerySet[Any]]:
 
 def delete_batch(expired: QuerySet[Any]) -> int:
     """Delete some of these rows in one transaction; gives how many."""
+    # A backtest may have thousands of rows.
+    size = 1 if expired.model is Backtest else EXPIRED_BATCH_SIZE
     with transaction.atomic():
         # Locked first: a delivery may just now be sent again.
         locked = expired.order_by("pk").select_for_update(of=("self",))
-        keys = list(locked.values_list("pk", flat=True)[:EXPIRED_BATCH_SIZE])
+        keys = list(locked.values_list("pk", flat=True)[:size])
         expired.filter(pk__in=keys).delete()
     return len(keys)

@@ -124,12 +124,16 @@ class TestRuns:
             ask(version, leaves_out_each=True)
 
     def test_old_backtests_go_but_those_of_what_was_published(self) -> None:
-        version = store_history()[0].version
+        store_history()
+        backtest(make_audited_flow(7))
         backtest(make_audited_flow(5))
-        predicted = backtest(version.flow_spec)
+        predicted = backtest(make_audited_flow(5))
+        published = make_version(make_audited_flow(5))
+        backtest(published, filters=RunFilters("status=failed"))
         Backtest.objects.update(ended_at=timezone.now() - timedelta(days=91))
         recent = backtest(make_audited_flow(6))
-        delete_batch(find_expired(timezone.now())["backtests"])
+        expired = find_expired(timezone.now())["backtests"]
+        assert [delete_batch(expired) for _ in range(4)] == [1, 1, 1, 0]
         assert set(Backtest.objects.all()) == {predicted, recent}
 
     def test_of_deleted_runs_and_removed_outputs_nothing_is_told(self) -> None:
