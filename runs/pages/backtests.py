@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from django.contrib.auth.models import AnonymousUser, User
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import path, reverse
@@ -30,7 +29,7 @@ from runs.exports.formats import CONTENT_TYPES, CSV_MARK, format_json_cell, form
 from runs.exports.streaming import TooManyFilesError, require_free_slot, send_file
 from runs.filter_fields import parse_run_number
 from runs.formatting import format_count
-from runs.models import Backtest, BacktestRun, SavedView
+from runs.models import Backtest, BacktestRun
 from runs.pages.access import get_user, refuse, require_permission
 from runs.pages.addresses import read_exact_filters
 from runs.pages.backtest_page import describe_found, load_backtest_page, name_candidate
@@ -72,18 +71,11 @@ def show_backtests(request: HttpRequest, flow_name: str) -> HttpResponseBase:
         else None,
         "filters": query,
         "filter_words": list_filter_words(query),
-        "views": _list_views(request.user, flow),
         "default_limit": DEFAULT_LIMIT,
         "max_limit": MAX_LIMIT,
         "problems": problems,
     }
     return render(request, "runs/backtests.html", context)
-
-
-def _list_views(user: User | AnonymousUser, flow: Flow) -> list[SavedView]:
-    """Views that the user sees and that name no other flow."""
-    views = SavedView.objects.seen_by(user.pk or 0)
-    return [view for view in views if QueryDict(view.query).get("flow", flow.name) == flow.name]
 
 
 @require_permission("runs.add_run")
