@@ -6,15 +6,18 @@ from django.contrib import messages
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
-from django.urls import path
+from django.urls import path, reverse
 from django.utils import timezone
-from django.views.decorators.http import require_POST
+from django.views.decorators.http import require_http_methods, require_POST
 
+from flows.models import FlowVersion
 from runs.audit_log.events import AuditAction, log_audit_event, without_entries
+from runs.formatting import format_plural
 from runs.locks import hold
 from runs.models import DailyRuns, Run
-from runs.pages.access import require_permission
+from runs.pages.access import confirm, require_permission
 from runs.seeding import SampleError, fetch_sample_flows, remove_samples, seed_history
+from runs.seeding.removal import NOTE, USERS
 
 RUNS, PLANTED_RUNS, DAYS = 300, 100, 14
 """What is made within a request: it takes about two seconds."""
@@ -47,10 +50,35 @@ def add_samples(request: HttpRequest) -> HttpResponse:
     return redirect("runs:home")
 
 
-@require_POST
+def describe_samples() -> str:
+    """What goes with sample history: “400 sample runs, with 12 runs and 1 version of your own in their flows”."""
+    flows = fetch_sample_flows()
+    runs, versions = Run.objects.filter(flow__in=flows).order_by(), FlowVersion.objects.filter(flow__in=flows)
+    added = runs.exclude(started_by__username__in=USERS).count()
+    own = [
+        format_plural(count, noun)
+        for count, noun in ((added, "run"), (versions.exclude(note__startswith=NOTE).count(), "version"))
+        if count
+    ]
+    words = format_plural(runs.count() - added, "sample run")
+    return f"{words}, with {' and '.join(own)} of your own in their flows" if own else words
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
 @require_permission("flows.delete_flow")
 def delete_samples(request: HttpRequest) -> HttpResponse:
-    """Remove all sample history."""
+    """Ask whether to remove all sample history, and do it."""
+    found = describe_samples()
+    if request.method != "POST":
+        return confirm(
+            request,
+            "Remove",
+            "sample history",
+            text=f"This deletes {found}.",
+            icon="trash",
+            back="Keep it",
+            back_url=reverse("runs:home"),
+        )
     try:
         count = Run.objects.filter(flow__in=fetch_sample_flows()).order_by()[: MAX_REMOVED + 1].count()
         if count > MAX_REMOVED:
@@ -63,7 +91,7 @@ def delete_samples(request: HttpRequest) -> HttpResponse:
     except SampleError as error:
         messages.error(request, str(error))
     else:
-        messages.success(request, "Sample history removed.")
+        messages.success(request, f"Removed: {found}.")
     return redirect("runs:home")
 
 

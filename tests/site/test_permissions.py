@@ -77,7 +77,7 @@ ADDRESSES = {
     "runs/views/values/":                               (VIEWER, NO_METHOD),
     "overview/live":                                    (VIEWER, NO_METHOD),
     "overview/samples/":                                (NO_METHOD, EDITOR),
-    "overview/samples/remove/":                         (NO_METHOD, EDITOR),
+    "overview/samples/remove/":                         (EDITOR, EDITOR),
     "search/":                                          (USER, NO_METHOD),  # finds what one may see
     "guides/":                                          (USER, NO_METHOD),
     "guides/<name>/":                                   (USER, NO_METHOD),

@@ -251,6 +251,18 @@ class TestSamples:
         assert actions[1] == ("samples_added", "", {"runs": 30})
         assert actions[2] == ("flow_made_live", "Example", {"version": 1})
 
+    def test_removing_asks_first_and_names_what_of_ones_own_goes_with_it(self, editor: Client) -> None:
+        editor.post("/overview/samples/")
+        flow = fetch_sample_flows()[0]
+        version = flow.versions.all()[0]
+        own = make_version(version.flow_spec.model_copy(update={"description": "Mine"}))
+        make_run(own, status=RunStatus.SUCCEEDED, ended_at=timezone.now())
+        assert own.flow == flow
+        page = get_page(editor, "/overview/samples/remove/")
+        assert "30 sample runs, with 1 run and 1 version of your own" in page and Run.objects.count() == 31
+        page = editor.post("/overview/samples/remove/", follow=True).content.decode()
+        assert "1 run and 1 version of your own" in page and not Run.objects.exists()
+
     def test_real_runs_are_never_mixed_with_samples(self, editor: Client) -> None:
         start_run()
         assert "samples-remove" not in get_page(editor, "/")
