@@ -58,7 +58,8 @@ def show_backtests(request: HttpRequest, flow_name: str) -> HttpResponseBase:
     if request.method == "POST":
         return _request(request, flow)
     filters, problems = read_exact_filters(request.GET, others=("candidate",))
-    rows = Backtest.objects.listed().filter(flow=flow).select_related("version", "asked_by").defer("version__spec")
+    rows = Backtest.objects.filter(flow=flow).select_related("version", "asked_by")
+    rows = rows.defer("document", "run_ids", "version__spec")
     versions = list(flow.versions.defer("spec"))
     wanted = request.GET.get("candidate", "")
     query = "" if problems else filters.to_query("flow") if "version" not in filters.values else filters.to_query()
