@@ -28,6 +28,7 @@ class Prediction:
     """By how much retries per run changed from the day after the backtest on; empty before ``MIN_RUNS`` runs."""
     runs: int
     """Runs of the version that are counted."""
+    needed: int = MIN_RUNS
 
 
 def load_prediction(version: FlowVersion) -> Prediction | None:
