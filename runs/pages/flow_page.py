@@ -136,6 +136,8 @@ def load_flow_page(
         "period_words": PERIODS[asked["period"]][0],
         "runs_url": link_runs(flow=flow.name),
         "running": Run.objects.running().filter(flow=flow).count(),
+        "has_ended_runs": shown is not None
+        and (shown.pk in by_version or Run.objects.filter(version=shown).exclude(ended_at=None).exists()),
         "versions": found,
         "only": only,
         "models": sorted({group.model for group in counted.groups if group.model}),

@@ -216,7 +216,18 @@ class TestElsewhere:
         rows = operator.get("/flows/texts/").context["audits"]["rows"]  # type: ignore[index]  # as above
         without = {row.name: row.without and row.without.retries for row in rows}
         assert without == {"Is long": "\N{MINUS SIGN}6 retries", "Has no x": "0 retries"}
+        listed = get_page(operator, LIST)
+        assert f"/backtests/{found.pk}/" in listed and "without each audit" in listed
         get_page(operator, "/flows/texts/")
+
+    def test_leaving_out_each_audit_waits_for_a_run_of_the_version_that_ended(self, operator: Client) -> None:
+        runs = store_history()
+        assert operator.get("/flows/texts/").context["has_ended_runs"]  # type: ignore[index]  # as above
+        version = make_version(make_audited_flow(5))
+        version.flow.make_live(version)
+        page: Any = operator.get("/flows/texts/")
+        assert not page.context["has_ended_runs"] and runs[0].version != version
+        assert 'disabled title="No run of v2' in page.content.decode()
 
     def test_version_and_make_live_show_the_prediction(self, admin_client: Client) -> None:
         store_history()
@@ -229,3 +240,4 @@ class TestElsewhere:
             page = get_page(admin_client, address)
             assert f"/backtests/{found.pk}/" in page
             assert "\N{MINUS SIGN}50 %" in page
+            assert ("after 10 runs (0 so far)" in page) == address.startswith("/flows/")
