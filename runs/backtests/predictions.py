@@ -25,7 +25,7 @@ class Prediction:
     predicted: str
     """By how much retries would change, such as ``-4.1 %`` with a minus sign; empty where there were none."""
     since: str
-    """By how much retries per run changed from the day after the backtest on; empty before ``MIN_RUNS`` runs."""
+    """By how much retries per run changed from the day of the backtest on; empty before ``MIN_RUNS`` runs."""
     runs: int
     """Runs of the version that are counted."""
     needed: int = MIN_RUNS
@@ -39,7 +39,7 @@ def load_prediction(version: FlowVersion) -> Prediction | None:
         return None
     totals = Totals.from_document(backtest.totals)
     judged = totals.result.runs - totals.get(BacktestKind.NOT_REPRODUCIBLE).runs - totals.get(BacktestKind.REMOVED).runs
-    days = DailyRuns.objects.filter(version=version, day__gt=backtest.created_at.astimezone(UTC).date()).order_by()
+    days = DailyRuns.objects.filter(version=version, day__gte=backtest.created_at.astimezone(UTC).date()).order_by()
     rows = days.values_list("is_simulated").annotate(Sum("runs"), Sum("retries"))
     came = {is_simulated: sums for is_simulated, *sums in rows}
     # Simulated runs only where there are no others.
