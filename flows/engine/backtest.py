@@ -131,7 +131,10 @@ async def leave_one_out(
         past = _Past(own, history, registry)
         obstacle = await past.find_obstacle()
         for key, candidate in candidates.items():
-            results[key] += BacktestResult.of([obstacle or await _Walk(past, candidate).walk()])
+            found = obstacle
+            if found is None and own == spec and not past.has_fired(*key):
+                found = RunBacktest(BacktestKind.SAME, ended=past.end, ends=past.end)
+            results[key] += BacktestResult.of([found or await _Walk(past, candidate).walk()])
     return results
 
 
@@ -215,6 +218,10 @@ class _Past:
                 return _end_without_answer(BacktestKind.NOT_REPRODUCIBLE, reason, stored.step, stored.number)
             before = before.append(stored)
         return None
+
+    def has_fired(self, step: int, audit: str) -> bool:
+        """Whether an audit raised an issue when the run was judged again."""
+        return any(found.get(audit) for (index, _), found in self.found.items() if index == step)
 
     async def _find_difference(self, before: History, stored: Attempt) -> BacktestReason | None:
         action = _skip_wait(next_action(self.spec, before))

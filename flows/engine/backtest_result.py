@@ -189,13 +189,16 @@ class BacktestResult:
 
     def to_document(self) -> dict[str, Any]:
         """The totals as JSON types; ``from_document`` reads them back."""
-        document: dict[str, Any] = TypeAdapter(BacktestResult).dump_python(self, mode="json")
+        document: dict[str, Any] = _RESULT.dump_python(self, mode="json")
         return document
 
     @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> Self:
+    def from_document(cls, document: Mapping[str, Any]) -> BacktestResult:
         """Read what ``to_document`` made."""
-        return TypeAdapter(cls).validate_python(document, strict=False)
+        return _RESULT.validate_python(document, strict=False)
+
+
+_RESULT = TypeAdapter(BacktestResult)
 
 
 def add_audits(changes: Iterable[AuditChange]) -> tuple[AuditChange, ...]:

@@ -22,6 +22,7 @@ from flows.engine import (
     RunBacktest,
     Severity,
     TokenUsage,
+    backtest,
     backtest_run,
     backtest_runs_sync,
     find_untestable,
@@ -355,6 +356,19 @@ class TestTotals:
             (1, "Length"): 5,
             (1, "Coffee"): 0,
         }
+
+    def test_leaving_out_what_never_fired_is_not_judged_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        flow, walked, walk = make_flow(make_audited(LENGTH, TEA)), [], backtest._Walk.walk
+
+        async def count(self: backtest._Walk) -> RunBacktest:
+            walked.append(self.candidate.steps[0].audits)
+            return await walk(self)
+
+        monkeypatch.setattr(backtest._Walk, "walk", count)
+        runs = [(flow, run(flow, tool_1=[SHORT, LONG]))]
+        found = asyncio.run(leave_one_out(flow, runs, registry=Registry()))
+        assert [set(result.kinds) for result in found.values()] == [{BacktestKind.SOONER}, {BacktestKind.SAME}]
+        assert walked == [(TEA,)]
 
     def test_what_only_a_trial_can_tell(self) -> None:
         flow = make_flow(make_step(1), make_step(2, model=None), make_step(3, compute="{'text': ''}"))
