@@ -37,8 +37,8 @@ from runs.pages.flow_version import load_specs
 FIRST_ROWS = 3
 """Runs of a kind that the page shows at first."""
 PAGE_SIZE = 25
-MAX_SHOWN_ISSUES = 4
-"""Issues of a cell; the rest is counted."""
+SHOWN_ISSUES = 4
+"""Issues of a cell that the template shows; SQLite bounds how many places one query asks for."""
 SHORT_TEXT = 240
 
 KINDS: Mapping[str, tuple[Badge, str]] = {
@@ -104,7 +104,8 @@ def describe_found(backtest: Backtest) -> str:
     """What was found, or what keeps it from being found, in a sentence."""
     if backtest.leaves_out_each:
         results = Totals.from_document(backtest.totals).without.values()
-        idle = sum(result.find(BacktestKind.SOONER).runs == 0 for result in results)
+        judged = [result.kinds.keys() - set(UNJUDGED) for result in results]
+        idle = sum(kinds == {BacktestKind.SAME} for kinds in judged)
         verb = "changes" if idle == 1 else "change"
         return f"Of {format_plural(len(results), 'audit')} {format_count(idle)} {verb} nothing when left out."
     return describe_totals(Totals.from_document(backtest.totals))
@@ -275,7 +276,12 @@ def _build_rows(rows: Sequence[BacktestRun]) -> list[RunRow]:
         .order_by()
         .values_list("run_id", "index", "name")
     }
-    places = {(row.run_id, one["step"], one["attempt"]) for row in rows for one in (*row.gone, *row.new) if one["path"]}
+    places = {
+        (row.run_id, one["step"], one["attempt"])
+        for row in rows
+        for one in (*row.gone[:SHOWN_ISSUES], *row.new[:SHOWN_ISSUES])
+        if one["path"]
+    }
     outputs: dict[tuple[int, int, int], Any] = {}
     if places:
         wanted = Q()
@@ -391,12 +397,14 @@ def _list_audits(totals: Totals, spec: FlowSpec | None, backtest: Backtest) -> l
 
 def list_without_cells(result: BacktestResult) -> list[tuple[str, str]]:
     """What leaving out an audit would change: runs that end sooner, retries and cost saved."""
+    if all(kind in UNJUDGED for kind in result.kinds):
+        return [(NOTHING, "quiet")] * 3
     sooner = result.kinds.get(BacktestKind.SOONER)
     if sooner is None:
         return [("0", "quiet"), ("0", "quiet"), (NOTHING, "")]
     cost = sooner.saved.cost
     return [
         (format_count(sooner.runs), "passed"),
-        (format_count(sooner.attempts_saved), "passed"),
+        (format_count(sooner.retries_saved), "passed"),
         (f"\N{MINUS SIGN}{format_cost(cost, sooner.saved.unpriced)}" if cost else NOTHING, ""),
     ]

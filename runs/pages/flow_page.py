@@ -24,7 +24,7 @@ from flows.engine.backtest_result import BacktestKind, BacktestResult
 from flows.models import Flow, FlowVersion
 from runs import issue_groups
 from runs.backtests.predictions import load_without_each
-from runs.backtests.totals import Totals, format_retries
+from runs.backtests.totals import UNJUDGED, Totals, format_retries
 from runs.formatting import NOTHING, format_cost, format_count, format_plural, format_share
 from runs.history.texts import show_invisible
 from runs.models import Backtest, DailyRuns, Run
@@ -328,14 +328,16 @@ def load_audits(
 
 
 def _describe_without(result: BacktestResult | None) -> WithoutIt | None:
-    if result is None:
+    """What leaving out an audit would change in the runs that could be judged; None where none could be."""
+    judged = sum(result.find(kind).runs for kind in result.kinds if kind not in UNJUDGED) if result else 0
+    if result is None or not judged:
         return None
-    sooner = result.kinds.get(BacktestKind.SOONER)
-    if sooner is None:
-        return WithoutIt(format_retries(0), "no run differs", "quiet")
-    retries, runs = f"\N{MINUS SIGN}{format_retries(sooner.attempts_saved)}", format_plural(sooner.runs, "run")
+    sooner = result.find(BacktestKind.SOONER)
+    if not sooner.runs:
+        return WithoutIt(format_retries(0), f"none of {format_count(judged)} judged sooner", "quiet")
+    retries = f"\N{MINUS SIGN}{format_retries(sooner.retries_saved)}"
     cost = f", \N{MINUS SIGN}{format_cost(sooner.saved.cost, sooner.saved.unpriced)}" if sooner.saved.cost else ""
-    return WithoutIt(retries, f"{runs} sooner{cost}", "passed")
+    return WithoutIt(retries, f"{format_count(sooner.runs)} of {format_count(judged)} judged sooner{cost}", "passed")
 
 
 def _add(one: AuditSums, other: AuditSums) -> AuditSums:

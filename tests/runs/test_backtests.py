@@ -332,7 +332,7 @@ class TestPredictions:
         values = {"flow": version.flow, "version": version, "day": timezone.now().date()}
         DailyRuns.objects.create(**values, runs=20, retries=15)
         # Runs before it and simulated ones are none of what came, and other runs than those predict nothing.
-        DailyRuns.objects.create(**{**values, "day": values["day"] - timedelta(days=1)}, runs=50, retries=100)
+        DailyRuns.objects.create(**{**values, "day": values["day"] - timedelta(days=2)}, runs=50, retries=100)
         DailyRuns.objects.create(**values, is_simulated=True, runs=50, retries=100)
         backtest(make_audited_flow(5), filters=RunFilters("status=failed"))
         # Judged by itself, it says nothing of what it would change.

@@ -13,6 +13,7 @@ from django.test import Client
 from flows.admin.document_check import NEW_DOCUMENT
 from flows.models import Flow
 from runs.backtests import work
+from runs.formatting import NOTHING
 from runs.models import Backtest, WorkState
 from runs.pages import backtest_page
 from tests.runs.backtest_rows import ask, backtest, finish, make_audited_flow, store_history, store_run
@@ -228,6 +229,16 @@ class TestElsewhere:
         page: Any = operator.get("/flows/texts/")
         assert not page.context["has_ended_runs"] and runs[0].version != version
         assert 'disabled title="No run of v2' in page.content.decode()
+
+    def test_nothing_is_said_of_audits_whose_runs_can_not_be_judged(self, operator: Client) -> None:
+        version = make_version(make_audited_flow(5))
+        store_run(version, "short", "long enough")  # judged otherwise than by its version
+        found = backtest(version, leaves_out_each=True)
+        rows = operator.get("/flows/texts/").context["audits"]["rows"]  # type: ignore[index]  # as above
+        assert [row.without for row in rows if row.line] == [None, None]
+        page: Any = operator.get(f"/backtests/{found.pk}/").context
+        assert page["sentence"].startswith("Of 2 audits 0 ")
+        assert {figure for line in page["audits"] for figure, _ in line.cells} == {NOTHING}
 
     def test_version_and_make_live_show_the_prediction(self, admin_client: Client) -> None:
         store_history()
