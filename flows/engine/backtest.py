@@ -369,6 +369,8 @@ class _Walk:
         """Whether that was so when the current step began: what it is judged by may be different."""
         self.first: tuple[int, int] | None = None
         self.saved: list[Attempt] = []
+        self.settled: set[int] = set()
+        """The stored steps that a step of the candidate was compared with."""
         self.blocking: tuple[int, int] | None = None
         self.is_sooner = self.is_refused = self.is_hypothetical = False
         self.gone: list[FoundIssue] = []
@@ -517,6 +519,7 @@ class _Walk:
         stored, walked = self._find_stored(index), self.judged.attempts(index)
         if not stored:
             return
+        self.settled.add(self.origins[index])
         saved = stored[len(walked) :]
         self.saved += saved
         own, step = self.past.spec.step(self.origins[index]), self.candidate.step(index)
@@ -537,8 +540,8 @@ class _Walk:
         if after < before:
             self._refuse()
         elif not self.is_refused:
-            # Nothing comes behind the end of a run, so that for once later steps count, too.
-            rest = [attempt for attempt in self.past.history if attempt.step > self.place[0]]
+            # Nothing comes behind the end of a run, so that steps which the candidate doesn't make count, too.
+            rest = [attempt for attempt in self.past.history if attempt.step and attempt.step not in self.settled]
             self.saved += rest
             self.is_sooner = self.is_sooner or bool(rest) or after > before
         return self._build(None, None, ends=finish.status)
@@ -552,6 +555,10 @@ class _Walk:
         answered = [attempt.usage for attempt in self._find_stored(action.step) if attempt.counts]
         further = sum_usage([min(answered, key=lambda usage: usage.total)] if answered else [])
         return replace(self._build(stop, action), further_calls=1, further=further)
+
+    def _is_retry(self, attempt: Attempt) -> bool:
+        earlier = self.past.history.attempts(attempt.step)[: attempt.number - 1]
+        return attempt.counts and any(one.counts for one in earlier)
 
     def _build(
         self, stop: _Stop | None, action: Call | Compute | None, *, ends: EndStatus | None = None
@@ -569,6 +576,7 @@ class _Walk:
             reason=reason,
             sentence=_SENTENCES[reason].format(step=action.step if action else 0) if reason else "",
             attempts_saved=len(self.saved),
+            retries_saved=sum(self._is_retry(attempt) for attempt in self.saved),
             saved=sum_usage(attempt.usage for attempt in self.saved),
             ended=self.past.end,
             ends=ends,

@@ -89,8 +89,10 @@ class RunBacktest:
     sentence: str = ""
     """Why history can't say more."""
     attempts_saved: int = 0
-    """Attempts that a step which ends sooner would not have made. Nothing of later steps is counted, unless the run
-    itself would have ended before them."""
+    """Attempts that a step which ends sooner would not have made. Of steps that the candidate doesn't make they are
+    counted only where history says how the run would end."""
+    retries_saved: int = 0
+    """Those of them that are retries: they count as tries, and are not the first one of their step."""
     saved: TokenUsage = NO_USAGE
     """What those attempts used; ``unpriced`` of them at an unknown price."""
     further_calls: int = 0
@@ -116,6 +118,7 @@ class KindTotals:
 
     runs: int = 0
     attempts_saved: int = 0
+    retries_saved: int = 0
     saved: TokenUsage = NO_USAGE
     further_calls: int = 0
     further: TokenUsage = NO_USAGE
@@ -130,6 +133,7 @@ class KindTotals:
         return cls(
             runs=len(runs),
             attempts_saved=sum(run.attempts_saved for run in runs),
+            retries_saved=sum(run.retries_saved for run in runs),
             saved=sum_usage(run.saved for run in runs),
             further_calls=sum(run.further_calls for run in runs),
             further=sum_usage(run.further for run in runs),
@@ -141,6 +145,7 @@ class KindTotals:
         return KindTotals(
             runs=self.runs + other.runs,
             attempts_saved=self.attempts_saved + other.attempts_saved,
+            retries_saved=self.retries_saved + other.retries_saved,
             saved=sum_usage([self.saved, other.saved]),
             further_calls=self.further_calls + other.further_calls,
             further=sum_usage([self.further, other.further]),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from decimal import Decimal
 from typing import Any, NamedTuple, Self
 
 from flows.engine.backtest_result import BacktestKind, BacktestResult, KindTotals, RunBacktest
@@ -86,12 +85,16 @@ class Totals:
         return self.result.runs - self.get(BacktestKind.SAME).runs - self.get(BacktestKind.REMOVED).runs
 
     @property
+    def retries_saved(self) -> int:
+        """Retries that there would not be: of runs that end sooner, and of those that are refused before them."""
+        return self.get(BacktestKind.SOONER).retries_saved + self.get(BacktestKind.REFUSED).retries_saved
+
+    @property
     def retry_change(self) -> float | None:
         """By which share retries would change, at least where calls would be added; None without retries."""
         if not self.retries:
             return None
-        saved, more = self.get(BacktestKind.SOONER).attempts_saved, self.get(BacktestKind.REFUSED).further_calls
-        return (more - saved) / self.retries
+        return (self.get(BacktestKind.REFUSED).further_calls - self.retries_saved) / self.retries
 
     def to_document(self) -> dict[str, Any]:
         """The totals as JSON types; ``from_document`` reads them back."""
@@ -133,7 +136,7 @@ def list_pieces(totals: Totals) -> list[tuple[str, str]]:
     same, sooner, refused = map(totals.get, (BacktestKind.SAME, BacktestKind.SOONER, BacktestKind.REFUSED))
     counts = (
         (same.runs, "same", " ends the same" if same.runs == 1 else " end the same"),
-        (sooner.runs, "passed", f" sooner{describe_saved(sooner)}"),
+        (sooner.runs, "passed", f" sooner{describe_saved(sooner)}{describe_open(sooner)}"),
         (refused.runs, "failed", f" would be refused{describe_further(refused)}"),
         (totals.unjudged, "errored", " can’t be judged"),
     )
@@ -147,10 +150,15 @@ def list_pieces(totals: Totals) -> list[tuple[str, str]]:
 
 def describe_saved(totals: KindTotals) -> str:
     """What runs that end sooner would save, in brackets; empty for none."""
-    if not totals.attempts_saved:
-        return ""
-    cost = _format_known_cost(totals.saved.cost, totals.saved.unpriced, ", ")
-    return f" ({format_retries(totals.attempts_saved)}{cost})"
+    retries = format_retries(totals.retries_saved) if totals.retries_saved else ""
+    cost = format_cost(totals.saved.cost, totals.saved.unpriced) if totals.saved.cost else ""
+    pieces = ", ".join(filter(None, [retries, cost]))
+    return f" ({pieces})" if pieces else ""
+
+
+def describe_open(totals: KindTotals) -> str:
+    """Of how many runs that end a step sooner history can't say how they end; empty for none."""
+    return f", {format_count(totals.open)} of them with an open end" if totals.open else ""
 
 
 def format_retries(count: int) -> str:
@@ -163,8 +171,5 @@ def describe_further(totals: KindTotals) -> str:
     if not totals.further_calls:
         return ""
     calls = format_plural(totals.further_calls, "more call")
-    return f" (at least {calls}{_format_known_cost(totals.further.cost, 0, ', about ')})"
-
-
-def _format_known_cost(cost: Decimal | None, unpriced: int, opening: str) -> str:
-    return f"{opening}{format_cost(cost, unpriced)}" if cost else ""
+    cost = format_cost(totals.further.cost, totals.further.unpriced) if totals.further.cost else ""
+    return f" (at least {calls}{f', about {cost}' if cost else ''})"

@@ -17,7 +17,7 @@ from runs.client import options, terminal
 from runs.client.runs import POLL_INTERVAL
 from runs.client.server import ERRORED, FAILED, SUCCEEDED, ClientError, Server
 
-RUN_COUNTS = ("same", "other_issues", "sooner", "refused", "beyond", "not_reproducible", "removed", "unknown")
+RUN_COUNTS = ("same", "other_issues", "sooner", "open", "refused", "beyond", "not_reproducible", "removed", "unknown")
 """Figures that count runs, which conditions may compare in per cent as well."""
 AMOUNTS = ("retries_saved", "tokens_saved", "cost_saved", "calls_more", "cost_more")
 UNFINISHED = ("waiting", "working")

@@ -10,7 +10,7 @@ from django.db.models import Q
 from django.urls import reverse
 
 from flows.engine.backtest import find_untestable
-from flows.engine.backtest_result import BacktestKind, BacktestResult
+from flows.engine.backtest_result import BacktestKind, BacktestResult, KindTotals
 from flows.engine.differences import compare_specs, summarise_changes
 from flows.engine.errors import SpecError
 from flows.engine.spec import FlowSpec
@@ -19,9 +19,9 @@ from runs.backtests.totals import (
     UNJUDGED,
     Totals,
     describe_further,
+    describe_open,
     describe_saved,
     describe_totals,
-    format_retries,
     list_pieces,
 )
 from runs.filter_fields import parse_run_number
@@ -185,11 +185,16 @@ def _list_cards(totals: Totals) -> list[Card]:
             "passed",
             format_count(sooner.runs),
             "End sooner",
-            describe_saved(sooner).strip(" ()") + " saved" * bool(sooner.runs),
+            _describe_sooner(sooner),
             BacktestKind.SOONER if sooner.runs else "",
         ),
         Card("quiet", format_count(same.runs), "End the same", others, ""),
     ]
+
+
+def _describe_sooner(totals: KindTotals) -> str:
+    saved = describe_saved(totals).strip(" ()")
+    return (f"{saved} saved" if saved else "") + describe_open(totals).removeprefix("" if saved else ", ")
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -212,7 +217,6 @@ class RunRow(NamedTuple):
     url: str
     step_name: str
     was: Badge | None
-    was_note: str
     would: Badge
     would_note: str
     gone: Sequence[IssueLine]
@@ -296,11 +300,9 @@ def _build_row(row: BacktestRun, step_name: str, outputs: Mapping[tuple[int, int
     url = reverse("runs:page", args=[row.run_id])
     if row.step and row.attempt:
         url = reverse("runs:attempt", args=[row.run_id, row.step, row.attempt])
-    was_note = would_note = ""
-    if row.kind == BacktestKind.SOONER and row.attempt and row.attempts_saved:
-        was_note, would_note = f"attempt {row.attempt + row.attempts_saved}", f"on attempt {row.attempt}"
-    elif row.attempt:
-        would_note = f"at attempt {row.attempt}"
+    would_note = ""
+    if row.step and row.attempt:
+        would_note = f"{'on' if row.kind == BacktestKind.SOONER else 'at'} attempt {row.attempt}"
     would = KINDS[row.kind][0]
     if row.kind == BacktestKind.SOONER and row.ends:
         would = STATES[row.ends]
@@ -309,7 +311,6 @@ def _build_row(row: BacktestRun, step_name: str, outputs: Mapping[tuple[int, int
         url=url,
         step_name=step_name,
         was=STATES[row.ended] if row.ended else None,
-        was_note=was_note,
         would=would,
         would_note=would_note,
         gone=_list_issues(row, row.gone, outputs),
@@ -345,7 +346,7 @@ def _describe_row(row: BacktestRun) -> Iterator[str]:
         yield more or "Its tries are used up."
     elif row.attempts_saved:
         cost = f" and {format_cost(row.cost_saved, row.unpriced)}" if row.cost_saved else ""
-        yield f"{format_retries(row.attempts_saved)}{cost} saved."
+        yield f"{format_plural(row.attempts_saved, 'attempt')}{cost} saved."
     if row.is_hypothetical:
         yield "Hypothetical: its retries were asked in other words."
     if row.run.outputs_removed_at is not None:

@@ -27,7 +27,9 @@ def write_flow(length: int) -> None:
 
 def build_backtest(status: str = "done", **totals: Any) -> dict[str, Any]:
     """What the API says of a backtest."""
-    counts = dict.fromkeys(("same", "other_issues", "sooner", "refused", "beyond", "not_reproducible", "removed"), 0)
+    counts = dict.fromkeys(
+        ("same", "other_issues", "sooner", "open", "refused", "beyond", "not_reproducible", "removed"), 0
+    )
     found = {"runs": 200, **counts, "unknown": 0, "cost_saved": "0", "retries_saved": 0, **totals}
     fields = {"run_count": 200, "percent": 50, "problem": None, "page_url": "http://toolflow.test/backtests/7/"}
     return {"id": 7, "status": status, "sentence": "Of 200 runs …", "totals": found, **fields}

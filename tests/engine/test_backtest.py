@@ -115,6 +115,33 @@ class TestKinds:
         found = ask(ONE, change(ONE, max_retries=1), history)
         assert (found.kind, found.attempts_saved, found.ends) == (BacktestKind.SOONER, 2, EndStatus.FAILED)
 
+    def test_retries_are_saved_in_refused_runs_too(self) -> None:
+        found = ask(ONE, change(ONE, max_retries=1), run(ONE, tool_1=[SHORT, SHORT, LONG]))
+        assert (found.kind, found.attempts_saved, found.retries_saved) == (BacktestKind.REFUSED, 1, 1)
+
+    def test_only_tries_behind_the_first_are_retries(self) -> None:
+        flow = make_flow(make_audited(LENGTH), make_audited(LENGTH, number=2))
+        history = run(flow, tool_1=[SHORT, LONG], tool_2=[SHORT, LONG])
+        attempts = list(history)
+        lost = [
+            Attempt(step=1, number=number, outcome=Outcome.ERRORED, error=make_error(), ended_at=attempts[1].ended_at)
+            for number in (2, 3)
+        ]
+        passed = attempts[2].model_copy(update={"number": 4})
+        history = History.from_attempts([*attempts[:2], *lost, passed, *attempts[3:]], run_id=history.run_id)
+        found = ask(flow, change(flow.model_copy(update={"steps": flow.steps[:1]}), audits=()), history)
+        assert (found.kind, found.attempts_saved, found.retries_saved) == (BacktestKind.SOONER, 5, 2)
+
+    @pytest.mark.parametrize("dropped", [0, 1])
+    def test_a_step_that_is_dropped_saves_its_attempts_wherever_it_stands(self, dropped: int) -> None:
+        flow = make_flow(make_audited(LENGTH), make_audited(TEA, number=2, input_expression="{'topic': input.topic}"))
+        history = run(flow, tool_1=[SHORT, LONG], tool_2=[SHORT, LONG])
+        rest = flow.model_copy(update={"steps": tuple(one for one in flow.steps if one is not flow.steps[dropped])})
+        found = ask(flow, rest, history)
+        attempts = len(history.attempts(dropped + 1))
+        assert (found.kind, found.ends) == (BacktestKind.SOONER, EndStatus.SUCCEEDED)
+        assert (found.attempts_saved, found.retries_saved) == (attempts, attempts - 1)
+
     def test_more_tries_of_a_run_that_failed_are_further_calls(self) -> None:
         found = ask(ONE, change(ONE, max_retries=9), run(ONE, tool_1=[SHORT]))
         assert (found.kind, found.further_calls, found.ended) == (BacktestKind.REFUSED, 1, EndStatus.FAILED)

@@ -7,6 +7,7 @@ import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -14,9 +15,11 @@ from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from flows.engine.backtest_result import BacktestKind
+from flows.engine.backtest_result import BacktestKind, BacktestResult, KindTotals
+from flows.engine.history import TokenUsage
 from flows.engine.spec import FailAt
 from flows.models import FlowVersion
+from runs.api.schemas.backtests import build_totals
 from runs.backtests import requests, work
 from runs.backtests.predictions import load_prediction, load_without_each
 from runs.backtests.requests import NoRunsError, TooManyBacktestsError, stop_backtest
@@ -70,6 +73,13 @@ class TestTotals:
         totals = Totals.from_document(found.totals)
         assert totals.get(BacktestKind.SOONER).attempts_saved == 6
 
+    def test_retries_saved_in_refused_runs_change_their_number_too(self) -> None:
+        version = make_version(make_audited_flow())
+        store_run(version, "short", "shorter", "long enough")
+        store_run(version, "no", "x", "no", "no")
+        totals = Totals.from_document(backtest(make_audited_flow(max_retries=1)).totals)
+        assert (totals.retries, totals.retries_saved, totals.retry_change) == (5, 3, -0.6)
+
     def test_nothing_differs_under_the_same_definition(self) -> None:
         store_history()
         found = backtest(make_audited_flow())
@@ -87,6 +97,20 @@ class TestTotals:
         totals = Totals.from_document(backtest(make_audited_flow(5)).totals)
         expected = "Of 4 runs 2 end the same, 2 sooner (3 retries, $0.0300), 0 would be refused, 0 can’t be judged."
         assert describe_totals(totals) == expected
+
+    def test_open_ends_and_unknown_prices_are_told(self) -> None:
+        usage = TokenUsage(total=10, cost=Decimal("0.01"), unpriced=1)
+        result = BacktestResult(
+            {
+                BacktestKind.SOONER: KindTotals(runs=2, open=1),
+                BacktestKind.REFUSED: KindTotals(runs=1, further_calls=2, further=usage),
+            }
+        )
+        sentence = describe_totals(Totals(result))
+        assert "2 sooner, 1 of them with an open end," in sentence
+        assert "(at least 2 more calls, about ≥ $0.0100)" in sentence
+        shown = build_totals(Totals(result))
+        assert (shown["open"], shown["unpriced_more"]) == (1, 1)
 
     def test_totals_come_back_from_json(self) -> None:
         store_history()

@@ -47,6 +47,7 @@ class BacktestTotals(Answer):
     same: Count = Field(description="Runs that end the same.")
     other_issues: Count = Field(description="Of these, runs with other issues.")
     sooner: Count = Field(description="Runs in which a step ends at an earlier attempt.")
+    open: Count = Field(description="Of these, runs that would then go on with another input: their end is unknown.")
     refused: Count = Field(description="Runs that would fail, or need at least one more call.")
     beyond: Count = Field(description="Runs that would go on with another input: history can’t answer.")
     not_reproducible: Count = Field(
@@ -55,12 +56,13 @@ class BacktestTotals(Answer):
     removed: Count = Field(description="Runs whose outputs are gone.")
     unknown: Count = Field(description="The last three added up: runs that can’t be judged to the end.")
     retries: Count = Field(description="Retries that there were in the runs that could be judged.")
-    retries_saved: Count = Field(description="Attempts that the runs that end sooner would not have made.")
-    tokens_saved: Count = Field(description="Tokens of these.")
+    retries_saved: Count = Field(description="How many of them there would not be, also in refused runs.")
+    tokens_saved: Count = Field(description="Tokens of all attempts that the runs that end sooner would not make.")
     cost_saved: Amount = Field(description="USD of these, as far as prices are known.")
     unpriced: Count = Field(description="How many of these used tokens at an unknown price.")
     calls_more: Count = Field(description="Calls that the refused runs would make at least.")
     cost_more: Amount = Field(description="About what these would cost at least, in USD.")
+    unpriced_more: Count = Field(description="How many of these have an unknown price.")
 
 
 class BacktestAudit(Answer):
@@ -174,10 +176,12 @@ def build_totals(totals: Any) -> dict[str, Any]:
         "other_issues": totals.other_issues,
         "unknown": totals.unjudged,
         "retries": totals.retries,
-        "retries_saved": saved.attempts_saved,
+        "open": saved.open,
+        "retries_saved": totals.retries_saved,
         "tokens_saved": saved.saved.total,
         "cost_saved": saved.saved.cost or 0,
         "unpriced": saved.saved.unpriced,
         "calls_more": further.further_calls,
         "cost_more": further.further.cost or 0,
+        "unpriced_more": further.further.unpriced,
     }
