@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -28,8 +27,6 @@ from flows.engine.spec import FlowSpec
 
 # ---------------------------------------------------------------------------------------------------------------
 # Adapter
-
-logging.getLogger("flows").setLevel(logging.CRITICAL)
 
 
 def build_execution(spec: FlowSpec, net: Net, deadline: datetime | None) -> Execution:
