@@ -21,8 +21,10 @@ from tests.faults.services import Backend
 from tests.processes import start_python
 from tests.waiting import wait_until
 
-PATIENCE = 45.0
-"""Seconds within which all runs have to end, on a busy machine: less than the ordinary lease of a worker."""
+LEASE = 180
+"""Seconds of a worker's lease, where a test sets no other one."""
+PATIENCE = 120.0
+"""Seconds within which all runs have to end, on a busy machine: less than the lease of a worker."""
 
 
 class ObserverError(Exception):
@@ -95,6 +97,7 @@ class Installation:
             "OPENAI_BASE_URL": self._server.base_url,
             "OPENAI_API_KEY": "right-key",
             "TOOLFLOW_RUNS_IN_FLIGHT": "10",
+            "TOOLFLOW_LEASE": str(LEASE),
             **environment,
         }
         self.observer = Observer(self.environment, folder / "observer.log")
