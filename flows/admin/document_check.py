@@ -27,7 +27,7 @@ from flows.throttle import limit_rate
 CHECKS_PER_MINUTE = 240
 """Of one user: more than anybody types."""
 MAX_SHOWN = 100
-"""Problems that are told one by one."""
+"""Problems that are listed."""
 
 NEW_DOCUMENT: dict[str, Any] = {"name": "", "title": "", "steps": [{"name": ""}]}
 """What the page of a new flow begins with."""
@@ -63,7 +63,7 @@ class CheckedDocument:
 
     @property
     def more(self) -> int:
-        """Problems beyond those that are told."""
+        """Problems beyond those that are listed."""
         return max(len(self.problems) - MAX_SHOWN, 0)
 
 

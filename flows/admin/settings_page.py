@@ -63,7 +63,7 @@ class FlowSettingsForm(_FlowForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         for field in self.fields.values():
-            # What changed is told against what the page showed.
+            # What changed is reported against what the page showed.
             field.show_hidden_initial = True
 
     def clean(self) -> dict[str, Any] | None:

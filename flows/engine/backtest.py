@@ -490,7 +490,7 @@ class _Walk:
         return dump_json(step_input), build_own_message(spec, history, index), earlier
 
     def _ask_again(self, index: int, number: int, stored: tuple[Attempt, ...]) -> _Stop | None:
-        """Whether there is an answer to a further call of a step, and whether it was told the same."""
+        """Whether there is an answer to a further call of a step, and whether it got the same feedback."""
         if number > len(stored):
             return _Stop(needs_call=True)
         if _is_last_model(self.past.spec.step(self.origins[index]), stored[: number - 1]) != _is_last_model(

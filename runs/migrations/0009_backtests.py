@@ -37,7 +37,7 @@ class Migration(migrations.Migration):
                     "base_version",
                     models.PositiveIntegerField(
                         blank=True,
-                        help_text="The number of the version that was live when it was requested.",
+                        help_text="The number of the live version that it was compared with.",
                         null=True,
                     ),
                 ),

@@ -52,7 +52,7 @@ class Backtest(models.Model):
         help_text="The version that is judged by; none for a draft.",
     )
     base_version = models.PositiveIntegerField(
-        null=True, blank=True, help_text="The number of the version that was live when it was requested."
+        null=True, blank=True, help_text="The number of the live version that it was compared with."
     )
     document = OrderedJSONField(help_text="The definition that is judged by.")
     digest = models.CharField(max_length=64, help_text="Of that definition.")

@@ -82,7 +82,7 @@ class Backtest(Answer):
     id: int = Field(ge=1, description="The number of the backtest.")
     flow: str = Field(description="The name of the flow.")
     version: int | None = Field(description="The version that is judged by; null for a draft.")
-    base_version: int | None = Field(description="The version that was live when it was requested.")
+    base_version: int | None = Field(description="The number of the live version that it was compared with.")
     digest: str = Field(description="SHA-256 of the definition that is judged by.")
     status: WorkState = Field(description="`waiting` and `working` go on; a user stopped a `stopped` one.")
     problem: TextOrNull = Field(description="Why it failed, in a sentence.")
