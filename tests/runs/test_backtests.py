@@ -271,7 +271,7 @@ class TestWork:
 
     def test_a_run_that_takes_too_long_keeps_no_task(self, monkeypatch: pytest.MonkeyPatch) -> None:
         async def hang(*_: Any, **__: Any) -> None:
-            await asyncio.sleep(3_600)
+            await asyncio.Event().wait()
 
         monkeypatch.setattr(work, "MAX_RUN_SECONDS", 0.01)
         monkeypatch.setattr(work, "backtest_run", hang)
