@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 TASK = "runs.backtests.work.work_on"
 TASK_TIMEOUT = 2.0
 """Seconds of one task: one worker process of a host is left for sweeps, and these tasks share it."""
-BATCH_SIZE = 5
+BATCH_SIZE = 15
 """Runs whose histories are in memory at a time, and that are judged again where a task ends before they are stored."""
 MAX_TRIES = 3
 """Tasks that may end at the same run, killed by what it does."""
