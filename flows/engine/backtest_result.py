@@ -45,7 +45,7 @@ class BacktestReason(StrEnum):
     OTHER_MODEL = "other_model"
     """The next try would have asked the step's last model, or would not have."""
     IMPURE_PLUGIN = "impure_plugin"
-    """An audit or a function that is registered with ``pure=False`` judges the run."""
+    """An audit, a function or an output type that is registered with ``pure=False`` judges the run."""
     MISSING_PLUGIN = "missing_plugin"
     """The run does not come out as stored, and a plug-in that judged it is not registered here."""
     PLUGIN_CHANGED = "plugin_changed"
@@ -55,6 +55,20 @@ class BacktestReason(StrEnum):
     DIFFERS = "differs"
     """The run does not come out as stored, for an unknown reason: a plug-in may read the clock."""
     OUTPUTS_REMOVED = "outputs_removed"
+
+
+SENTENCES = {
+    BacktestReason.INPUT_DIFFERS: "From step {step} on the model would have been given something else.",
+    BacktestReason.NOT_REACHED: "The run would go on to step {step}, which it did not reach.",
+    BacktestReason.NEW_STEP: "Step {step} would ask a model for what this run never asked.",
+    BacktestReason.OTHER_MODEL: "The next try of step {step} would have asked another model.",
+    BacktestReason.IMPURE_PLUGIN: "A plug-in of step {step} is registered as not pure, so it is not called again.",
+    BacktestReason.MISSING_PLUGIN: "Attempt {number} of step {step} was judged by a plug-in that is not there now.",
+    BacktestReason.PLUGIN_CHANGED: "Attempt {number} of step {step} comes out otherwise: a plug-in has changed.",
+    BacktestReason.REDACTED: "Attempt {number} of step {step} comes out otherwise: parts of the run were redacted.",
+    BacktestReason.DIFFERS: "Attempt {number} of step {step} comes out otherwise under the run's own definition.",
+    BacktestReason.OUTPUTS_REMOVED: "The outputs of this run were removed.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +124,12 @@ class RunBacktest:
     new: tuple[FoundIssue, ...] = ()
     """Issues of the attempts judged again that are raised only now."""
     audits: tuple[AuditChange, ...] = ()
+
+
+def end_without_answer(kind: BacktestKind, reason: BacktestReason, step: int = 0, number: int = 0) -> RunBacktest:
+    """What is said of a run of which history can't say how it would end."""
+    sentence = SENTENCES[reason].format(step=step, number=number)
+    return RunBacktest(kind, step or None, number or None, reason=reason, sentence=sentence)
 
 
 @dataclass(frozen=True, slots=True)

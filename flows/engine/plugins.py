@@ -39,6 +39,8 @@ class _Entry:
 
     name: str
     thing: Callable[..., Any]
+    is_pure: bool = True
+    """Whether it says the same of the same output whenever it is asked."""
 
     @cached_property
     def fingerprint(self) -> str:
@@ -68,9 +70,6 @@ class OutputType(_Entry):
 @dataclass(frozen=True)
 class PythonFunction(_Entry):
     """A registered function or audit. It is called with those of the variables on offer that it names."""
-
-    is_pure: bool = True
-    """Whether it says the same of the same output whenever it is asked."""
 
     @property
     def function(self) -> Callable[..., Any]:
@@ -137,14 +136,14 @@ class Registry:
             raise ExpressionError(f"No {kind} is registered as “{name}”. Registered: {names}.")
         return known[name]
 
-    def output_type(self, name: str) -> Callable[[_Thing], _Thing]:
+    def output_type(self, name: str, *, pure: bool = True) -> Callable[[_Thing], _Thing]:
         """Register the decorated pydantic model as an output type.
 
         A method ``audit(self)`` on it, if there is one, is run on every output; it gives issues as a registered
-        audit does.
+        audit does. ``pure`` is as for audits.
         """
         _check_name(name, "output_type")
-        return partial(_add, self.output_types, OutputType, name)
+        return partial(_add, self.output_types, OutputType, name, pure)
 
     def audit(self, name: str, *, pure: bool = True) -> Callable[[_Thing], _Thing]:
         """Register the decorated function as an audit: it names the variables that it wants and gives issues.
@@ -152,12 +151,12 @@ class Registry:
         One that is not ``pure``, since it asks a service or reads the clock, is not called again for past outputs.
         """
         _check_name(name, "audit")
-        return partial(_add, self.audits, partial(PythonFunction, is_pure=pure), name)
+        return partial(_add, self.audits, PythonFunction, name, pure)
 
     def function(self, name: str, *, pure: bool = True) -> Callable[[_Thing], _Thing]:
         """Register the decorated function for use in place of an expression; ``pure`` is as for audits."""
         _check_name(name, "function")
-        return partial(_add, self.functions, partial(PythonFunction, is_pure=pure), name)
+        return partial(_add, self.functions, PythonFunction, name, pure)
 
 
 registry = Registry()
@@ -189,13 +188,13 @@ def _check_name(name: Any, decorator: str) -> None:
 
 
 def _add(
-    entries: dict[str, Any], kind: Callable[[str, Any], OutputType | PythonFunction], name: str, thing: _Thing
+    entries: dict[str, Any], kind: type[OutputType | PythonFunction], name: str, is_pure: bool, thing: _Thing
 ) -> _Thing:
     if kind is OutputType and not _is_model(thing):
         raise PluginError(f"The output type “{name}” must be a class derived from pydantic's BaseModel.")
     if kind is not OutputType:
         inspect.signature(thing)  # raises where there is none to call it by
-    entry, known = kind(name, thing), entries.get(name)
+    entry, known = kind(name, thing, is_pure), entries.get(name)
     # Importing a module a second time under its own name is no clash.
     if known is not None and known.origin != entry.origin:
         raise PluginError(

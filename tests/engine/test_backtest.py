@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from flows.engine import (
     Attempt,
@@ -22,12 +23,12 @@ from flows.engine import (
     RunBacktest,
     Severity,
     TokenUsage,
-    backtest,
     backtest_run,
     backtest_runs_sync,
     find_untestable,
     leave_one_out,
 )
+from flows.engine.candidate_walk import Walk
 from flows.engine.plugins import Registry
 from flows.engine.redaction import Redactor
 from flows.engine.spec import FailAt, OnExhausted, StepSpec
@@ -345,6 +346,22 @@ class TestIdentity:
             [],
         )
 
+    def test_impure_output_types_are_not_asked(self) -> None:
+        registry, calls = Registry(), []
+
+        class Answer(BaseModel):
+            text: str
+
+            def audit(self) -> None:
+                calls.append(1)
+
+        registry.output_type("Answer", pure=False)(Answer)
+        flow = make_flow(make_step(1, output_type="Answer"))
+        history = run(flow, registry, tool_1=[SHORT])
+        calls.clear()
+        assert ask(flow, flow, history, registry=registry).reason is BacktestReason.IMPURE_PLUGIN
+        assert not calls
+
     def test_a_rule_that_reads_what_was_redacted(self) -> None:
         for rule, reason in (("input.topic == 'secret'", BacktestReason.REDACTED), ("output.text != 'x'", None)):
             flow = make_flow(make_audited(AuditSpec(name="Rule", rule=rule)), redact=("/topic",))
@@ -385,13 +402,13 @@ class TestTotals:
         }
 
     def test_leaving_out_what_never_fired_is_not_judged_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        flow, walked, walk = make_flow(make_audited(LENGTH, TEA)), [], backtest._Walk.walk
+        flow, walked, walk = make_flow(make_audited(LENGTH, TEA)), [], Walk.walk
 
-        async def count(self: backtest._Walk) -> RunBacktest:
+        async def count(self: Walk) -> RunBacktest:
             walked.append(self.candidate.steps[0].audits)
             return await walk(self)
 
-        monkeypatch.setattr(backtest._Walk, "walk", count)
+        monkeypatch.setattr(Walk, "walk", count)
         runs = [(flow, run(flow, tool_1=[SHORT, LONG]))]
         found = asyncio.run(leave_one_out(flow, runs, registry=Registry()))
         assert [set(result.kinds) for result in found.values()] == [{BacktestKind.SOONER}, {BacktestKind.SAME}]
