@@ -15,14 +15,18 @@ import django
 
 django.setup()
 
-from django.db import close_old_connections  # noqa: E402  # Django has to be set up first
+from django.core.management import call_command  # noqa: E402  # Django has to be set up first
+from django.db import close_old_connections  # noqa: E402
+from django.utils import timezone  # noqa: E402
 from django_q.brokers import get_broker  # noqa: E402
 
 from flows.engine.model_calls import resolve_spec  # noqa: E402
 from flows.engine.planner import Finish, next_action  # noqa: E402
 from flows.engine.spec import FlowSpec, ModelSettings  # noqa: E402
 from flows.models import Flow  # noqa: E402
-from runs.models import Attempt, FlowSpending, Run, TokenUsage, Worker  # noqa: E402
+from runs.backtests.requests import request_backtest  # noqa: E402
+from runs.backtests.work import LOST_AFTER, work_on  # noqa: E402
+from runs.models import Attempt, Backtest, FlowSpending, Run, TokenUsage, Worker  # noqa: E402
 from runs.stored_history import load_history  # noqa: E402
 from runs.submission import submit_run  # noqa: E402
 from tests.faults.invariants import StoredAttempt, StoredRun  # noqa: E402
@@ -79,6 +83,38 @@ def drop_messages() -> int:
     waiting = int(broker.queue_size())
     broker.purge_queue()
     return waiting
+
+
+def seed_runs(runs: int) -> str:
+    """Store so many simulated runs of one flow; gives its name."""
+    call_command("seed_history", runs=0, planted=runs, stdout=sys.stderr)
+    return str(Flow.objects.get().name)
+
+
+def ask_backtest(flow: str) -> int:
+    """Ask what the flow's runs would be without the audits of its first step; gives the number of the backtest."""
+    row = Flow.objects.get(name=flow)
+    assert row.live_version is not None
+    spec = row.live_version.flow_spec
+    first = spec.steps[0].model_copy(update={"audits": ()})
+    candidate = spec.model_copy(update={"steps": (first, *spec.steps[1:])})
+    return request_backtest(flow=row, candidate=candidate, limit=10_000).pk
+
+
+def work_off(backtest: int) -> None:
+    """Do all of a backtest here."""
+    work_on(backtest, timeout=600)
+
+
+def read_backtest(backtest: int) -> dict[str, Any]:
+    """Its state, its position, what it found, and how many runs differ."""
+    row = Backtest.objects.get(pk=backtest)
+    return {"state": row.state, "position": row.position, "totals": row.totals, "rows": row.runs.count()}
+
+
+def age_backtest(backtest: int) -> None:
+    """Make it look as if no task had worked on it for long: its task counts as lost."""
+    Backtest.objects.filter(pk=backtest).update(heartbeat_at=timezone.now() - 2 * LOST_AFTER)
 
 
 def read_runs() -> list[dict[str, Any]]:
