@@ -308,8 +308,8 @@ class RunEventList(ApiView):
         state = fetch_state(run_id)
         if state is None:
             raise Http404
-        last = request.headers.get("Last-Event-ID", "")
-        position = Position.parse(last, run_id) if last else Position(run_id)
+        last = request.headers.get("Last-Event-ID")
+        position = Position(run_id) if last is None else Position.parse(last, run_id)
         if position.has_ended and state.has_ended:
             return HttpResponse(status=HTTPStatus.NO_CONTENT)
         if not isinstance(request._request, ASGIRequest):
@@ -324,7 +324,7 @@ class RunEventList(ApiView):
             sentence = "Too many streams are open. Try again in 10 seconds, or poll the run."
             headers = {"Retry-After": "10"}
             raise ApiProblem(HTTPStatus.SERVICE_UNAVAILABLE, "too-many-streams", sentence, headers=headers)
-        events: Any = RunEvents(request, position, is_new=not last)
+        events: Any = RunEvents(request, position, is_new=last is None)
         # A proxy that collects answers before it sends them on would hold events back.
         return StreamingHttpResponse(events, content_type=MEDIA_TYPE, headers={"X-Accel-Buffering": "no"})
 

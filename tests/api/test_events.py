@@ -208,7 +208,7 @@ class TestRefusals:
                 assert (reader.status, reader.headers["Content-Type"]) == (status, "application/problem+json")
 
     @pytest.mark.parametrize(
-        "last", ["7", "1-2-3-x", "1-2-3-4-over", "-1-2-3-4", "1-" + "9" * 11 + "-1-1", "\uff11-1-1-1", "x" * 3000]
+        "last", ["", "7", "1-2-3-x", "1-2-3-4-over", "-1-2-3-4", "1-" + "9" * 11 + "-1-1", "\uff11-1-1-1", "x" * 3000]
     )
     def test_an_id_that_no_event_had_is_refused(self, token: str, last: str) -> None:
         answer = Script(token).get(f"runs/{make_run().pk}/events", Accept="text/event-stream", Last_Event_ID=last)
