@@ -10,7 +10,7 @@ class FlowsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Load the plug-ins; what fails is told by ``manage.py check`` and not by a traceback here."""
+        """Load the plug-ins; ``manage.py check`` reports what fails, without a traceback here."""
         from flows import checks
         from flows.engine.errors import PluginError
         from flows.engine.plugins import load_plugins

@@ -1,4 +1,4 @@
-"""Flows in and out: what loading a flow from a file would do, and what is told of exports."""
+"""Flows in and out: what loading a flow from a file would do, and messages about exports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What workers are told: that runs are queued, and that they stop.
+"""Messages to workers: that runs are queued, and that they stop.
 
 A message says only “make sure that a drain is running”; the Run table says what there is to do.
 """

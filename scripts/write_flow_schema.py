@@ -2,7 +2,7 @@
 """Writes docs/flow.schema.json, the JSON Schema of flow files: editors complete and check them with it.
 
 Start it as ``.venv/bin/python scripts/write_flow_schema.py``; with ``-`` it prints the schema. Types and limits are
-those of the classes in ``flows.engine.spec``; what a field does is told in the words of docs/flow-reference.md.
+those of the classes in ``flows.engine.spec``; what a field does is described in the words of docs/flow-reference.md.
 """
 
 from __future__ import annotations

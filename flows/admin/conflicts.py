@@ -1,4 +1,4 @@
-"""Two editors who save one flow: the second is told who saved what, and may save all the same."""
+"""Two editors who save one flow: the second sees who saved what, and may save anyway."""
 
 from __future__ import annotations
 

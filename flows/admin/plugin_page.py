@@ -28,7 +28,7 @@ from flows.models import Flow
 from flows.plugin_use import AUDIT, FUNCTION, KINDS, OUTPUT_TYPE, FlowUse, fetch_flow_uses, find_missing_names
 
 USES_SHOWN = 30
-"""Of one plug-in; of more the number is told."""
+"""Of one plug-in; if there are more, only their number is shown."""
 FINGERPRINT_SHOWN = 8
 """Characters."""
 

@@ -1,4 +1,4 @@
-"""What must be kept is not deleted, and whoever tries is told why."""
+"""What must be kept can’t be deleted; the page says why."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def is_referred_to(row: models.Model) -> bool:
 class ProtectedDeletionMixin:
     """For a ``ModelAdmin`` whose rows may have runs: refuses to delete those with a sentence.
 
-    What it deletes is told, and logged, in its own words.
+    What it deletes is reported and logged in its own words.
     """
 
     deletion_words = "Deleted."

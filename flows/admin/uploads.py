@@ -1,4 +1,4 @@
-"""What somebody sends in as a flow file: read, checked, and told about."""
+"""What somebody sends in as a flow file: read and checked, with a message."""
 
 from __future__ import annotations
 

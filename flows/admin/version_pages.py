@@ -41,7 +41,7 @@ def show_versions(site: AdminSite, request: HttpRequest, /, flow_id: int) -> Htt
     all_versions = list_versions(flow)
     page = Paginator(all_versions, PAGE_SIZE).get_page(request.GET.get("page"))
     first = (page.number - 1) * PAGE_SIZE
-    # One more than is shown: the last one is told from the one before it.
+    # One more than is shown: the last one is compared with the one before it.
     versions = list(all_versions[first : first + PAGE_SIZE + 1])
     context = {
         "rows": make_rows(site, request, flow, versions[:PAGE_SIZE], summarise_versions(versions)),

@@ -196,8 +196,8 @@ class Walk:
         ):
             return _Stop(BacktestReason.OTHER_MODEL)
         if not self.is_hypothetical:
-            told = _describe_feedback(self.past.spec.step(self.origins[index]), stored[: number - 1])
-            self.is_hypothetical = told != _describe_feedback(self.candidate.step(index), self.judged.attempts(index))
+            shown = _describe_feedback(self.past.spec.step(self.origins[index]), stored[: number - 1])
+            self.is_hypothetical = shown != _describe_feedback(self.candidate.step(index), self.judged.attempts(index))
         return None
 
     def _compare(self, index: int, base: Attempt, attempt: Attempt) -> None:

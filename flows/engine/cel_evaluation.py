@@ -95,8 +95,8 @@ class Scope:
             if isinstance(fault, NeedsProcessError):
                 return NEEDS_PROCESS
             usage = FUNCTIONS[function][0] if function in FUNCTIONS else function
-            is_told = isinstance(fault, LookupError | ValueError)
-            reason = shorten(str(fault), 200).rstrip(".") if is_told else "the values are not what it takes"
+            is_readable = isinstance(fault, LookupError | ValueError)
+            reason = shorten(str(fault), 200).rstrip(".") if is_readable else "the values are not what it takes"
             raise ExpressionError(f"“{usage}” can't be worked out: {reason}.")
         return _to_json(result, lambda keys: key_order.sort(keys, expression.literal_keys))
 
@@ -116,8 +116,10 @@ class Scope:
                 continue
             if answer is NEEDS_PROCESS:
                 return NEEDS_PROCESS
-            is_told = isinstance(answer, bool)
-            answers.append(answer if is_told else f"the rule gave {describe_type(answer)}; it must give true or false.")
+            is_boolean = isinstance(answer, bool)
+            answers.append(
+                answer if is_boolean else f"the rule gave {describe_type(answer)}; it must give true or false."
+            )
         return answers
 
     def _is_quick_for_each(self, rule: CompiledExpression, items: Sequence[Any]) -> bool:

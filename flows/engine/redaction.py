@@ -2,7 +2,7 @@
 
 A rule is a JSON pointer (``/customer/email``; ``*`` stands for any name or position) into the input and into every
 output, or the name of a pattern of texts (``email``). What stands at a pointer of the input is taken out of all that
-the run says elsewhere too, texts and numbers: a model repeats what it was told.
+the run says elsewhere too, texts and numbers: a model repeats what it was sent.
 """
 
 from __future__ import annotations

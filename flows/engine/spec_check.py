@@ -342,8 +342,8 @@ def read_document(
         spec = FlowSpec.from_document(_leave_out(document, problems))
     except SpecError:
         return None, problems
-    told = tuple(f"{problem.path}/" for problem in problems)
-    return spec, [*problems, *(one for one in check(spec) if not f"{one.path}/".startswith(told))]
+    reported = tuple(f"{problem.path}/" for problem in problems)
+    return spec, [*problems, *(one for one in check(spec) if not f"{one.path}/".startswith(reported))]
 
 
 def _leave_out(document: Any, problems: Sequence[Problem]) -> Any:

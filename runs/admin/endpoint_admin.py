@@ -23,7 +23,7 @@ else:  # Django's classes are generic for type checkers only.
 
 
 class WebhookEndpointForm(_ModelForm):
-    """An address that webhooks may reach as far as can be told now, and the ends of runs that are sent to it."""
+    """An address that webhooks may reach, as far as is known now, and the ends of runs that are sent to it."""
 
     url = forms.URLField(label="URL", max_length=2_000, assume_scheme="https")
     event_types = forms.MultipleChoiceField(

@@ -36,6 +36,6 @@ urlpatterns = [
     *statistics.urls,
     *installation.urls,
     *documentation.urls,
-    # Last: what is not there is told in the API's own way, too.
+    # Last: unknown addresses get a problem document, too.
     re_path(r"", show_nothing, name="nothing"),
 ]

@@ -26,7 +26,7 @@ from flows.providers import build_providers
 from runs.models import Run
 
 MAX_PROBLEMS = 5
-"""Problems of an input that are told."""
+"""Problems of an input that are shown."""
 MAX_TRY_SECONDS = 10
 """Seconds that all expressions and plug-ins of one try may take together: a web process waits for them."""
 
@@ -73,8 +73,8 @@ class Trial:
     def preview(self, registry: Registry) -> Preview:
         """The request of the next attempt, or the output of a local step. Calls no model; never raises."""
         step, budget = self.step, begin_time_budget()
-        told = (self.attempts[: self.feedback_count],) if self.feedback_count else ()
-        history = History(self.before.run_id, (*self.before.steps, *told))
+        shown = (self.attempts[: self.feedback_count],) if self.feedback_count else ()
+        history = History(self.before.run_id, (*self.before.steps, *shown))
         try:
             # Without the step's own attempts: they hold the input that an earlier definition made.
             value, _ = asyncio.run(prepare_input(self.spec, self.before, self.index, registry, budget))

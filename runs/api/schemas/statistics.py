@@ -428,7 +428,7 @@ class AuditQuery(SpanQuery):
 
 
 class UsageQuery(SpanQuery):
-    """Which usage is read, and what it is told apart by."""
+    """Which usage is read, and what it is grouped by."""
 
     flow: Name | None = Field(None, description="Only runs of the flow of this name.")
     version: RowNumber | None = Field(None, description="Only runs of this version of `flow`, which it needs.")
