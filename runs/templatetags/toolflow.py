@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
-from decimal import Decimal
+from datetime import datetime
 from functools import cache
 
 from django import template
@@ -19,6 +18,14 @@ from runs.request_id import read_request_id
 
 register = template.Library()
 
+register.filter("inert", show_invisible)
+register.filter("tokens", formatting.format_count)
+register.filter("cost", formatting.format_cost)
+register.filter("duration", formatting.format_duration)
+register.filter("age", formatting.format_age)
+register.filter("plural", formatting.format_plural)
+register.simple_tag(is_simulated, name="is_simulated_site")
+
 _BADGES = {**STATES, **FATES, **SEVERITIES}
 
 
@@ -29,12 +36,6 @@ def icon(name: str, size: int = 16) -> SafeString:
     # The package parses and copies XML for each icon: too slow for one in every cell of a list.
     svg = heroicon_mini(name, size=size, aria_hidden="true", **{"class": f"icon icon-{name}"})
     return mark_safe(svg)  # noqa: S308  # SVG from an installed package, nothing else in it
-
-
-@register.filter
-def inert(text: str) -> str:
-    """Text that a model or a provider wrote, without characters that change how the text around them looks."""
-    return show_invisible(text)
 
 
 @register.filter
@@ -56,51 +57,9 @@ def direction(text: object) -> str:
 
 
 @register.filter
-def tokens(count: int) -> str:
-    """A number of tokens in groups of three."""
-    return formatting.format_count(count)
-
-
-@register.filter
-def duration(seconds: float | None) -> str:
-    """Seconds as a length of time."""
-    return formatting.format_duration(seconds)
-
-
-@register.filter
-def age(length: timedelta | None) -> str:
-    """A length of time in its largest unit."""
-    return formatting.format_age(length)
-
-
-@register.filter
-def plural(count: int, noun: str) -> str:
-    """A count with its noun."""
-    return formatting.format_plural(count, noun)
-
-
-@register.filter
-def retries(count: int) -> str:
-    """``1 retry``, ``2 retries``."""
-    return "1 retry" if count == 1 else f"{formatting.format_count(count)} retries"
-
-
-@register.filter
-def cost(amount: Decimal | None, unpriced: int = 0) -> str:
-    """US dollars, or a dash; more than that where ``unpriced`` calls are not in it."""
-    return formatting.format_cost(amount, unpriced)
-
-
-@register.filter
 def moment(value: datetime) -> str:
     """A point in time with its zone, that of the reader: ``21 Nov 2026, 02:14:09 UTC``."""
     return formatting.format_moment(timezone.localtime(value))
-
-
-@register.simple_tag
-def is_simulated_site() -> bool:
-    """Whether all runs that are started now are answered by the simulated model."""
-    return is_simulated()
 
 
 @register.simple_tag
