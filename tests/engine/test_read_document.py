@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from flows.engine.plugins import Registry
@@ -53,7 +53,6 @@ def escape(field: str) -> str:
     return field.replace("~", "~0").replace("/", "~1")
 
 
-@settings(max_examples=300)
 @given(number=st.integers(0, 5000), data=st.data())
 def test_all_spoiled_fields_are_told_and_what_is_wrong_with_the_others_too(number: int, data: st.DataObject) -> None:
     document = make_case(7, number)["spec"]
@@ -105,7 +104,6 @@ anything = st.recursive(
 )
 
 
-@settings(max_examples=300)
 @given(anything, anything, anything)
 def test_nothing_raises(document: Any, steps: Any, audits: Any) -> None:
     for one in (document, {"name": "a", "steps": steps}, {"steps": [steps, {"name": "b", "audits": audits}]}):

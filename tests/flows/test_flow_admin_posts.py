@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from flows.engine.spec import AuditSpec, FlowSpec, StepSpec
 from flows.models import Flow, FlowVersion
 from flows.publishing import publish_flow
+from tests.conftest import IS_LONG
 from tests.engine.builders import make_flow, make_step
 from tests.flows.editor_page import ADD_URL, CHECK_URL, EditorPage, open_flow, read_rows
 from tests.flows.loading import load_flow
@@ -65,7 +66,10 @@ def test_any_values_in_any_fields_are_checked_and_then_saved_or_refused(
     if is_new:
         opened = EditorPage(editor)
 
-    @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+    @settings(
+        max_examples=40 if IS_LONG else 12,
+        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    )
     @given(st.lists(st.tuples(st.sampled_from(["flow", "step", "audit"]), st.sampled_from(NAMES), values), max_size=5))
     def post(changes: list[tuple[str, str, Any]]) -> None:
         opened.document = json.loads(original)
