@@ -19,6 +19,7 @@ def test_runs_whose_messages_were_lost_before_the_worker_started_are_executed(in
     installation.check_end({"succeeded": RUNS}, calls=RUNS * CALLS)
 
 
+@pytest.mark.nightly
 def test_runs_go_on_when_the_queue_was_emptied_and_their_worker_killed(installation: Installation) -> None:
     host = installation.start_work(RUNS)
     installation.observer.ask("drop_messages")
@@ -29,6 +30,7 @@ def test_runs_go_on_when_the_queue_was_emptied_and_their_worker_killed(installat
 
 @pytest.mark.redis
 @pytest.mark.postgres
+@pytest.mark.nightly
 def test_runs_start_and_go_on_while_the_broker_is_away(
     build: Build, postgres: Backend, private_redis: PrivateRedis
 ) -> None:

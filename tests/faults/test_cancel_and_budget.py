@@ -40,6 +40,7 @@ def test_a_cancel_cuts_the_call_in_flight_and_no_other_is_made(build: Build, bac
     assert installation.provider.calls_of(cancelled) == [call]
 
 
+@pytest.mark.nightly
 def test_a_queued_run_is_cancelled_at_once_and_never_makes_a_call(installation: Installation) -> None:
     runs = installation.submit(THREE_STEPS, 10)
     assert installation.observer.ask("cancel", runs=runs[:5]) == 5
@@ -49,6 +50,7 @@ def test_a_queued_run_is_cancelled_at_once_and_never_makes_a_call(installation: 
     assert not any(installation.provider.calls_of(run) for run in runs[:5])
 
 
+@pytest.mark.nightly
 def test_a_cancel_outlives_the_worker_that_should_have_heeded_it(build: Build, backend: Backend) -> None:
     installation = build(backend, latency=60.0)
     host = installation.start_work(8, after=8)
@@ -85,6 +87,7 @@ def test_no_call_is_made_after_a_budget_is_used_up_although_the_worker_was_kille
         assert len(installation.provider.calls_of(run)) <= len(ended[run].attempts)
 
 
+@pytest.mark.nightly
 def test_what_all_runs_of_a_flow_use_is_counted_once_although_the_worker_was_killed(installation: Installation) -> None:
     flow = THREE_STEPS.name
     host = installation.start_work(1, after=1)

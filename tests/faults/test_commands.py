@@ -83,12 +83,6 @@ class TestStarts:
         said = refuse(build, Backend(f"sqlite:///{folder / 'empty.sqlite3'}"))
         assert said == "CommandError: The database is not up to date. Run `manage.py migrate` first.\n"
 
-    def test_a_database_file_that_cant_be_read_is_refused(self, build: Build, folder: Path) -> None:
-        path = folder / "text.sqlite3"
-        path.write_text("no database, but long enough to be taken for the head of one" * 50)
-        said = refuse(build, Backend(f"sqlite:///{path}"))
-        assert said.startswith("CommandError: The database can't be used: file is not a database.")
-
     def test_a_missing_key_is_refused_before_any_run_is_claimed(self, build: Build, sqlite: Backend) -> None:
         installation = build(sqlite)
         installation.submit(THREE_STEPS)

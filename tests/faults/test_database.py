@@ -54,6 +54,7 @@ def test_a_restart_of_the_database_loses_nothing_and_repeats_no_call(
 
 
 @pytest.mark.postgres
+@pytest.mark.nightly
 def test_workers_that_live_through_an_outage_longer_than_their_leases_keep_their_runs(
     build: Build, private_backend: Backend, private_postgres: PrivatePostgres
 ) -> None:
@@ -72,6 +73,7 @@ def test_workers_that_live_through_an_outage_longer_than_their_leases_keep_their
 
 
 @pytest.mark.postgres
+@pytest.mark.nightly
 def test_a_worker_that_is_killed_while_the_database_is_away_costs_only_what_it_had_not_stored(
     build: Build, private_backend: Backend, private_postgres: PrivatePostgres
 ) -> None:

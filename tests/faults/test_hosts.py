@@ -41,6 +41,7 @@ def find_owners(installation: Installation) -> set[str]:
     return set(installation.observer.ask("list_owners"))
 
 
+@pytest.mark.nightly
 def test_two_hosts_share_the_runs_and_each_run_is_executed_once(build: Build, backend: Backend) -> None:
     # The shorter the lease, the sooner a host that has all it can take calls the other one.
     installation = build(backend, latency=(0.4, 0.6), TOOLFLOW_LEASE=str(2 * LEASE))
@@ -66,7 +67,7 @@ def test_another_host_takes_over_when_one_is_gone_with_all_that_ran_on_it(build:
     assert 0 < verdict.repeated <= verdict.in_flight
 
 
-@pytest.mark.parametrize("frozen", ["host", "drain"])
+@pytest.mark.parametrize("frozen", ["host", pytest.param("drain", marks=pytest.mark.nightly)])
 def test_a_worker_that_was_frozen_past_its_lease_writes_nothing_once_it_is_thawed(
     build: Build, backend: Backend, frozen: str
 ) -> None:
@@ -131,6 +132,7 @@ def is_locked(backend: Backend) -> bool:
     return row is None or row[0] > 0
 
 
+@pytest.mark.nightly
 def test_a_host_leaves_the_runs_of_another_that_is_alive_alone(build: Build, backend: Backend) -> None:
     installation = build(backend, latency=(4.0, 5.0), TOOLFLOW_LEASE=str(LEASE))
     installation.submit(THREE_STEPS.model_copy(update={"steps": THREE_STEPS.steps[:1]}), 10)

@@ -32,6 +32,7 @@ def test_runs_go_on_from_their_last_attempt_when_their_worker_process_was_killed
     assert 0 < verdict.repeated <= verdict.in_flight
 
 
+@pytest.mark.nightly
 def test_all_runs_that_were_in_flight_at_a_kill_go_on_together(build: Build, sqlite: Backend) -> None:
     installation = build(sqlite, latency=10.0, TOOLFLOW_RUNS_IN_FLIGHT="200")
     host = installation.start_work(200, after=1)
@@ -57,6 +58,7 @@ def test_all_runs_that_were_in_flight_at_a_kill_go_on_together(build: Build, sql
     [("idle worker", Host.find_idle_workers), ("dispatcher", Host.find_dispatcher)],
     ids=["idle", "dispatcher"],
 )
+@pytest.mark.nightly
 def test_a_killed_helper_costs_no_call_and_the_host_takes_new_runs(
     installation: Installation, victim: str, role: Role
 ) -> None:
@@ -73,8 +75,10 @@ def test_a_killed_helper_costs_no_call_and_the_host_takes_new_runs(
 
 @pytest.mark.parametrize(
     ("victim", "role", "status"),
-    [("main", list_main, -9), ("supervisor", Host.find_supervisor, 1)],
-    ids=["main", "supervisor"],
+    [
+        pytest.param("main", list_main, -9, id="main"),
+        pytest.param("supervisor", Host.find_supervisor, 1, id="supervisor", marks=pytest.mark.nightly),
+    ],
 )
 def test_nothing_is_left_of_a_host_whose_head_was_killed_and_it_goes_on_once_it_is_started_again(
     installation: Installation, victim: str, role: Role, status: int

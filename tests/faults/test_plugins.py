@@ -18,6 +18,7 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.faults
 
 
+@pytest.mark.nightly
 def test_a_run_that_kills_its_worker_ends_errored_after_five_crashes_and_the_others_succeed(
     build: Build, backend: Backend
 ) -> None:
@@ -37,6 +38,7 @@ def test_a_run_that_kills_its_worker_ends_errored_after_five_crashes_and_the_oth
     assert (ended.status, ended.end_reason, ended.crashes) == ("errored", "crashed", 5)
 
 
+@pytest.mark.nightly
 def test_a_worker_process_that_hangs_while_it_judges_is_killed_and_no_call_is_repeated_however_long_it_took(
     build: Build, sqlite: Backend
 ) -> None:

@@ -10,7 +10,7 @@ from tests.faults.conftest import Build
 from tests.faults.flows import THREE_STEPS
 from tests.faults.services import Backend
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.nightly]
 
 RATE = 0.2
 KINDS = list(FaultKind)

@@ -15,7 +15,7 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.faults
 
 
-@pytest.mark.parametrize("receivers", ["main process", "process group"])
+@pytest.mark.parametrize("receivers", [pytest.param("main process", marks=pytest.mark.nightly), "process group"])
 def test_a_stop_lets_calls_end_and_hands_runs_back(installation: Installation, receivers: str) -> None:
     host = installation.start_work(RUNS)
     for process in host.processes if receivers == "process group" else [host.main]:
@@ -42,6 +42,7 @@ def test_a_second_signal_breaks_long_calls_off_and_only_those_are_made_again(bui
     installation.check_end({"succeeded": 5}, repeated=5)
 
 
+@pytest.mark.nightly
 def test_calls_that_outlast_the_time_of_a_stop_are_interrupted_and_only_those_are_made_again(
     build: Build, backend: Backend
 ) -> None:

@@ -192,7 +192,9 @@ def fail_to_sign_in(settings: Any) -> None:
         assert "could not identify you" in client.get("/accounts/login/").content.decode()
 
 
-@pytest.mark.parametrize("key", ["the provider's key", "a key that doesn't look like one"])
+@pytest.mark.parametrize(
+    "key", [pytest.param("the provider's key", marks=pytest.mark.nightly), "a key that doesn't look like one"]
+)
 def test_a_planted_secret_is_nowhere(
     planted: None,
     model_server: ModelServer,
