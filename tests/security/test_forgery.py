@@ -169,12 +169,11 @@ def test_a_form_in_a_strange_encoding_is_refused(client: Client, address: str, c
     assert answer.status_code == status
 
 
-@pytest.mark.parametrize("address", ["/accounts/login/", "/admin/flows/flow/upload/", "/runs/new/colour-theme/"])
 @pytest.mark.parametrize(
-    "form",
+    ("address", "form"),
     [
-        {"text": "x" * (settings.DATA_UPLOAD_MAX_MEMORY_SIZE + 1)},
-        {f"field{number}": "x" for number in range(10_001)},
+        ("/accounts/login/", {"text": "x" * (settings.DATA_UPLOAD_MAX_MEMORY_SIZE + 1)}),
+        ("/admin/flows/flow/upload/", {f"field{number}": "x" for number in range(10_001)}),
     ],
     ids=["large", "many fields"],
 )

@@ -1,9 +1,8 @@
-"""The headers that protect people stand on every answer: every address, signed in and out, and every error."""
+"""The headers that protect people stand on every answer of the API and every error; pages: see who may open them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
@@ -15,27 +14,16 @@ from django.test import Client
 from django.urls import path
 
 from tests.api.test_access_matrix import find_addresses
-from tests.site.test_permissions import ANYONE, STAFF, World, list_rules, world
+from tests.security.protective_headers import POLICY, find_missing
+from tests.site.test_permissions import ANYONE, World, world
 from toolflow_site.urls import urlpatterns as real_urlpatterns
 
 __all__ = ["world"]
 
 pytestmark = pytest.mark.django_db
 
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
-    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-)
 REFERENCE = "docs"
 """The page of the API that may have styles in line, too: Swagger UI is not ours."""
-EXPECTED = {
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "same-origin",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-}
-
 HEX_FORM = "multipart/form-data; boundary=x; charset=hex"
 
 
@@ -49,31 +37,6 @@ def take_too_much(request: HttpRequest) -> HttpResponse:
 
 handler400 = "toolflow_site.errors.show_bad_request"
 urlpatterns = [path("crash/", crash), path("large/", take_too_much), *real_urlpatterns]
-
-
-def find_missing(answer: Any, policy: str = POLICY) -> Iterator[str]:
-    """What an answer lacks."""
-    if set(answer.headers.get("Content-Security-Policy", "").split("; ")) != set(policy.split("; ")):
-        yield f"Content-Security-Policy: {answer.headers.get('Content-Security-Policy')}"
-    yield from (
-        f"{name}: {answer.headers.get(name)}" for name in EXPECTED if answer.headers.get(name) != EXPECTED[name]
-    )
-    if "camera=()" not in answer.headers.get("Permissions-Policy", ""):
-        yield f"Permissions-Policy: {answer.headers.get('Permissions-Policy')}"
-    if "Cache-Control" not in answer.headers:
-        yield "Cache-Control"
-    # Other sites read nothing of ours.
-    yield from (name for name in answer.headers if name.lower().startswith("access-control-"))
-
-
-@pytest.mark.parametrize("role", [ANYONE, STAFF, "Administrator"])
-def test_every_address_answers_with_all_headers(world: World, role: str) -> None:
-    problems = []
-    for address in list_rules():
-        for method in ("GET", "POST"):
-            answer = world.ask(role, method, world.fill(address))
-            problems += [f"{method} {address}: {missing}" for missing in find_missing(answer)]
-    assert not problems, "\n".join(problems)
 
 
 @pytest.mark.parametrize("is_signed_in", [True, False])
