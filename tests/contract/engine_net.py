@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
 from typing import Any
 
-import httpx2
 from pydantic import BaseModel
 
 # The adapter is the only part that names anything of the engine: these imports, and all down to the plug-ins.
@@ -19,7 +16,6 @@ from flows.engine.call_gate import Throttled
 from flows.engine.errors import ModelError, ModelErrorCode
 from flows.engine.execution import Execution, Progress, Received, Start
 from flows.engine.history import Attempt, History, Outcome
-from flows.engine.openai_client import OpenAIClient
 from flows.engine.planner import EndReason, EndStatus, Finish
 from flows.engine.plugins import Registry
 from flows.engine.providers import ModelReply, Provider, Providers
@@ -171,34 +167,20 @@ class NetClock:
 
 
 class Net:
-    """Plays all that a run meets: it answers as the case says and notes all that is asked."""
+    """Plays all that a run meets: it answers as the case says and keeps what is recorded."""
 
     def __init__(self, case: Mapping[str, Any]) -> None:
         self.case = case
         self.clock = NetClock()
         self.calls: Counter[str] = Counter()
-        self.requests: list[dict[str, Any]] = []
-        self.progress: list[Any] = []
         self.records: list[Progress] = []
         self.begun: Start | None = None
         self.received: Received | None = None
         self.boundaries = self.vetoes = self.entries = 0
         self.crash_at: int | None = case["run"]["crash_at"]
-        self.client = self.make_client(Provider(**case["provider"]))
-        self.clients = {
-            "local": self.make_client(Provider(name="local", base_url="http://127.0.0.1:9/v1", api_key="k" * 16)),
-            "proxy": self.make_client(
-                Provider(name="proxy", base_url="https://proxy.example/v1", api_key="p" * 16, headers={"X-Team": "net"})
-            ),
-        }
-
-    def make_client(self, provider: Provider) -> Any:
-        if self.case["level"] == "protocol":
-            return NetClient(self, provider)
-        # The one place where a client is made from parts: connections go to ``NetTransport``.
-        client = OpenAIClient(api_key=None, http_client=httpx2.AsyncClient(transport=NetTransport(self)))
-        client.provider = provider
-        return client
+        self.client = NetClient(self, Provider(**case["provider"]))
+        urls = {"local": "http://127.0.0.1:9/v1", "proxy": "https://proxy.example/v1"}
+        self.clients = {name: NetClient(self, Provider(name, url, "k" * 16)) for name, url in urls.items()}
 
     @property
     def providers(self) -> Providers:
@@ -220,19 +202,17 @@ class Net:
 
     def try_enter(self, request: Mapping[str, Any]) -> Any:
         self.entries += 1
-        self.progress.append(["gate", request["model"]])
         closed = self.case["run"]["closed_gate"]
         return None if closed is not None and self.entries > closed else self
 
     async def enter(self, request: Mapping[str, Any]) -> Any:
         self.case["run"]["closed_gate"] = None
-        self.progress.append(["wait at the gate"])
         if self.entries % 2:
             return self
         return Throttled(self.clock.now() + timedelta(seconds=10), "The net is closed.")
 
     def release(self, usage: Any) -> None:
-        self.progress.append(["permit back", dump(usage)])
+        """Nothing is counted here."""
 
     async def record(self, progress: Progress) -> None:
         is_crash = self.crash_at is not None and len(self.records) + 1 >= self.crash_at
@@ -251,27 +231,16 @@ class Net:
             self.begun = begun
         if received is not None:
             self.received = received
-        self.progress.append(
-            [
-                ended and [ended.step, ended.number, ended.outcome],
-                begun and [begun.step, begun.number, begun.started_at, begun.input, begun.plugins],
-                begun and digest(begun.request),
-                received and [received.start.step, received.start.number, received.reply.arguments],
-                received and dump(received.reply.usage),
-                progress.finish is not None,
-            ]
-        )
 
     # What models answer
 
-    def answer(self, request: Mapping[str, Any], seconds: float, key: str) -> dict[str, Any]:
+    def answer(self, request: Mapping[str, Any], seconds: float) -> dict[str, Any]:
         """The next reply of the case to a request; TimeoutError if that takes longer than it may."""
         tool = (request.get("tools") or [{}])[0]
         name = tool.get("function", tool).get("name", "")
         replies = self.case["replies"].get(name) or [{"kind": "call", "arguments": "{}", "latency": 1, "usage": None}]
         reply = replies[self.calls[name] % len(replies)]
         self.calls[name] += 1
-        self.requests.append({"request": json.loads(json.dumps(request)), "timeout": seconds, "key": key})
         if reply["latency"] > seconds or reply["kind"] == "timeout":
             self.clock.advance(min(seconds, reply["latency"] if reply["kind"] == "timeout" else seconds))
             raise TimeoutError
@@ -288,7 +257,7 @@ class NetClient:
 
     async def complete(self, request: Mapping[str, Any], *, idempotency_key: str, timeout: float) -> ModelReply:
         try:
-            reply = self.net.answer(request, timeout, idempotency_key)
+            reply = self.net.answer(request, timeout)
         except TimeoutError:
             raise call_transport_error("timeout") from None
         match reply["kind"]:
@@ -305,48 +274,6 @@ class NetClient:
 
     async def close(self) -> None:
         """Nothing is held."""
-
-
-class NetTransport(httpx2.AsyncBaseTransport):
-    """The wire below the ``openai`` client."""
-
-    def __init__(self, net: Net) -> None:
-        self.net = net
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        body = json.loads(await request.aread())
-        seconds = request.extensions["timeout"]["read"]
-        try:
-            reply = self.net.answer(body, seconds, request.headers["idempotency-key"])
-        except TimeoutError:
-            raise httpx2.ReadTimeout("no answer") from None
-        told = [str(request.url), request.headers.get("authorization"), request.headers.get("x-team")]
-        self.net.requests[-1]["told"] = told
-        match reply["kind"]:
-            case "connection":
-                raise httpx2.ConnectError("refused")
-            case "unreadable":
-                return httpx2.Response(200, html="<html><title>Welcome</title></html>")
-            case "crash":
-                raise httpx2.RemoteProtocolError("broken off")
-            case "status":
-                return build_refusal(reply)
-        content = json.dumps(build_body(reply, body))
-        return httpx2.Response(200, content=content, headers={"content-type": "application/json"})
-
-
-def build_refusal(reply: Mapping[str, Any]) -> httpx2.Response:
-    error = {"code": reply["code"], "message": reply["message"], "param": reply["param"]}
-    headers = {}
-    seconds, now = reply["retry_after"], datetime(2026, 11, 21, tzinfo=UTC)
-    if seconds is not None and reply["retry_style"] == "seconds":
-        headers["retry-after"] = str(seconds)
-    elif seconds is not None and reply["retry_style"] == "ms":
-        headers["retry-after-ms"] = str(int(seconds * 1000))
-    elif seconds is not None:
-        headers |= {"date": format_datetime(now, usegmt=True)}
-        headers["retry-after"] = format_datetime(now + timedelta(seconds=int(seconds)), usegmt=True)
-    return httpx2.Response(reply["status"], json={"error": error}, headers=headers)
 
 
 def build_body(reply: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
@@ -402,7 +329,7 @@ def build_usage(usage: Any, *, is_response: bool) -> Any:
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# What is stored, and what is noted
+# What is stored
 
 
 def recover(net: Net, given: Any) -> History:
@@ -419,11 +346,3 @@ def recover(net: Net, given: Any) -> History:
     for attempt in stored:
         history = history.append(attempt)
     return history
-
-
-def dump(value: Any) -> Any:
-    return value.model_dump(mode="json") if isinstance(value, BaseModel) else value
-
-
-def digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, default=str).encode()).hexdigest()[:12]

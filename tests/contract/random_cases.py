@@ -1,8 +1,4 @@
-"""Random flows with inputs, model replies and mishaps, as plain JSON: the cases of ``engine_net``.
-
-Everything follows from ``random.Random`` and depends on nothing in the repository, so that any two checkouts of it are
-given the same cases.
-"""
+"""Random flows with inputs, model replies and mishaps, as plain JSON: the cases of ``engine_net``."""
 
 from __future__ import annotations
 
@@ -15,9 +11,8 @@ Schema = dict[str, Any]
 Document = dict[str, Any]
 
 MODELS = (
-    *("gpt-4.1", "gpt-4o-mini", "gpt-5-mini", "gpt-5-mini", "gpt-5", "gpt-5.1", "gpt-5.3", "gpt-5.5", "gpt-6-sol"),
-    *("gpt-6-astra", "gpt-6.1", "o4-mini", "o3-pro", "codex-mini-latest", "gpt-5-chat-latest", "gpt-35-turbo"),
-    *("ft:gpt-4o-mini:acme::x", "gpt-5.2-codex", "local:llama3:8b", "local:gpt-4.1", "proxy:openai/gpt-5-mini"),
+    *("gpt-4.1", "gpt-4o-mini", "gpt-5-mini", "gpt-5.1", "gpt-6-sol", "gpt-6-astra", "o4-mini", "gpt-5-chat-latest"),
+    *("ft:gpt-4o-mini:acme::x", "local:llama3:8b", "proxy:openai/gpt-5-mini"),
 )
 STRANGE_MODELS = ("nowhere:gpt-5", "gpt-7", "mistral-large", "llama3:8b", "proxy:")
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
@@ -37,6 +32,79 @@ ODD_NAMES = ("unit price", "naïve", "_hidden", "class", "a/b", "x~y")
 
 LONG_RULE = "lists.range(600).map(n, 'Finding ' + string(n))"
 """More findings than one audit keeps. A process of its own may evaluate it, which takes time of the real clock."""
+
+RULES = (
+    "size(output) > 2",
+    "steps[0].output.topic != ''",
+    "has(input.secret) && input.secret == 's3cret-value'",
+    "steps.all(s, s.passed)",
+    "size(input.lines) > 0 ? input.lines.map(l, l.amount).sum() > 1.0 : true",
+    "[{'description': 'Always.', 'severity': 'low'}, 'And one more.']",
+    "true",
+    "false",
+    "input.customer.email.endsWith('example.org') ? ['Mail ' + input.customer.email] : []",
+)
+ODD_RULES = (
+    "output.nowhere.deeper > 1",
+    "1 / 0 == 1",
+    "'text'",
+    "[1, 2.5, 'text', {'severity': 'nope'}]",
+    LONG_RULE,
+    "[{'code': 'own_code', 'description': 'Own.', 'severity': ' HIGH ', 'context': {'n': 1}}]",
+    "[null, true, 'x']",
+)
+MESSAGES = {
+    "message": (
+        "'Not so.'",
+        "item == null ? 'None.' : 'Item: ' + string(item)",
+        "'Title ' + item.title",
+        "size(output)",
+        "'Steps: ' + steps.map(s, s.name).join(', ')",
+        "python:net_message",
+    ),
+    "message_template": (
+        "Total {output.total} is wrong for {input.topic}.",
+        "{item.title}: {{literal}} {item}",
+        "Plain text",
+    ),
+}
+BAD_EXPRESSIONS = (
+    "output.total >",
+    "unknown_name == 1",
+    "nofunction(1)",
+    " ",
+    "python:unheard_of",
+    "x" * 4_001,
+    "'NUL \0'",
+)
+BAD_FIELDS: dict[str, list[tuple[str, Any]]] = {
+    "flow": [
+        ("name", "Not A Name"),
+        ("steps", []),
+        ("steps", "none"),
+        ("temperature", 5),
+        ("token_budget", 0),
+        ("redact", ["nonsense", "/fine"]),
+        ("unknown_field", 1),
+        ("input_schema", {"type": "nope"}),
+        ("title", "NUL \0"),
+    ],
+    "step": [
+        ("tool_name", "bad name"),
+        ("output_schema", None),
+        ("output_schema", {"type": "object", "properties": {"a": {"type": "string", "minLength": 2}}}),
+        ("output_schema", {"type": "object", "properties": {"a": {"$ref": "#/$defs/none"}}}),
+        ("output_type", "unheard_of"),
+        ("include_results", [7]),
+        ("max_retries", "3"),
+        ("stop_on_failure", "yes"),
+        ("name", ""),
+        ("audits", [{"name": "A", "rule": "true"}, {"name": "A", "rule": "true"}]),
+        ("audits", [{"name": f"A{number}", "rule": "true"} for number in range(52)]),
+        *(("pass_expression", text) for text in BAD_EXPRESSIONS),
+    ],
+    "audit": [*(("rule", text) for text in BAD_EXPRESSIONS), ("message", "output."), ("fail_at", "always")],
+}
 
 INPUT_SCHEMA: Schema = {
     "type": "object",
@@ -83,7 +151,6 @@ class _CaseMaker:
             "provider": self.make_provider(),
             "input": self.make_input(),
             "replies": {f"tool_{index}": self.make_replies(index) for index in range(1, len(steps) + 1)},
-            "level": "http" if self.chance(0.25) else "protocol",
             "run": self.make_run(),
         }
 
@@ -103,25 +170,19 @@ class _CaseMaker:
         }
 
     def make_provider(self) -> Document:
+        urls = ("https://api.openai.com/v1",) * 3 + (
+            "https://acme.openai.azure.com/openai/v1",
+            "http://127.0.0.1:8000/v1",
+        )
         return {
-            "base_url": self.pick(
-                ("https://api.openai.com/v1",) * 6
-                + ("https://acme.openai.azure.com/openai/v1", "http://127.0.0.1:8000/v1", "http://simulated-model/v1")
-            ),
+            "base_url": self.pick(urls),
             "api": self.pick(("auto",) * 5 + ("chat", "responses")),
-            "api_key": "sk-net-0123456789abcdef" if not self.chance(0.02) else "",
+            "api_key": "sk-net-0123456789abcdef",
         }
 
     def make_defaults(self) -> Document:
         defaults: Document = {"model": self.pick(MODELS)}
-        if self.chance(0.2):
-            defaults["temperature"] = self.pick((0.0, 0.5, 1))
-        if self.chance(0.2):
-            defaults["reasoning_effort"] = self.pick(EFFORTS)
-        if self.chance(0.2):
-            defaults["max_tokens"] = self.pick((100, 4_000))
-        if self.chance(0.1):
-            defaults["service_tier"] = self.pick(TIERS)
+        self.add_model_settings(defaults, 0.1)
         return defaults
 
     def make_input(self) -> Any:
@@ -417,23 +478,13 @@ class _CaseMaker:
         broken = (
             text[: len(text) // 2],
             f"```json\n{text}\n```",
-            text.replace('"', "'"),
             f"{text[:-1]},}}",
-            f"{text}{text}",
             "[1, 2]",
-            '"text"',
             "",
-            "null",
-            text.replace("true", "True").replace("null", "None") + " ",
-            '{"title": "a", "title": "b"}',
-            '{"total": NaN}',
             '{"total": 1e999}',
-            '{"deep": ' + "[" * 300 + "]" * 300 + "}",
+            None,
         )
-        chosen: Any = self.pick(broken)
-        if self.chance(0.2):
-            chosen = self.pick(({"title": "an object", "total": 2}, None, 5, ["x"]))
-        return {"kind": "call", "arguments": chosen}
+        return {"kind": "call", "arguments": self.pick((*broken, '{"deep": ' + "[" * 300 + "]" * 300 + "}"))}
 
     def make_unusable(self, schema: Schema) -> Document:
         text = self.dump(self.make_value(schema, schema))
@@ -442,38 +493,22 @@ class _CaseMaker:
                 {"kind": "text", "text": self.pick(("I can't do that.", "", text, "x" * 500))},
                 {"kind": "refusal", "text": "I'm sorry, I can't help with that."},
                 {"kind": "truncated", "arguments": text[: len(text) // 3]},
-                {"kind": "truncated", "arguments": text},
                 {"kind": "content_filter"},
                 {"kind": "wrong_tool", "arguments": text},
-                {"kind": "several", "arguments": text, "count": self.pick((2, 3))},
+                {"kind": "several", "arguments": text, "count": 2},
                 {
                     "kind": "body",
-                    "body": self.pick(({}, {"choices": []}, {"choices": "no"}, {"output": 5}, {"choices": [5]})),
+                    "body": self.pick(({}, {"choices": []}, {"output": 5}, {"status": "failed", "output": []})),
                 },
-                {"kind": "body", "body": self.pick(({"output": []}, {"status": "failed", "output": []}, {"id": 7}))},
             )
         )
 
     def make_mishap(self) -> Document:
         if self.chance(0.35):
-            return {"kind": self.pick(("timeout", "connection", "connection", "unreadable", "crash"))}
-        status = self.pick((429, 429, 429, 500, 500, 503, 502, 408, 409, 400, 401, 403, 404, 413))
-        return {
-            "kind": "status",
-            "status": status,
-            "retry_after": self.pick((None, None, 0, 1, 2.5, 20, 4_000)) if status in (429, 503, 500) else None,
-            "retry_style": self.pick(("seconds", "seconds", "ms", "date")),
-            "code": self.pick((None, "insufficient_quota", "rate_limit_exceeded", "model_not_found", "server_error")),
-            "message": self.pick(
-                (
-                    *("Slow down.", "", "The key sk-net-0123456789abcdef is bad."),
-                    "<html><title>Bad gateway</title></html>",
-                    *("Unsupported parameter: 'temperature'", "tool_choice is not supported"),
-                    "Use v1/responses instead",
-                )
-            ),
-            "param": self.pick((None, None, "temperature", "reasoning_effort", "max_tokens", "tools")),
-        }
+            return {"kind": self.pick(("timeout", "connection", "unreadable", "crash"))}
+        status = self.pick((429, 429, 500, 503, 408, 400, 401, 404))
+        retry_after = self.pick((None, 0, 2.5, 20, 4_000)) if status in (429, 503, 500) else None
+        return {"kind": "status", "status": status, "retry_after": retry_after}
 
     # ------------------------------------------------------------------------------------------------ expressions
 
@@ -495,63 +530,20 @@ class _CaseMaker:
     def make_condition(self, path: str, schema: Schema) -> str:
         """A condition on what stands at a path."""
         kind = schema.get("type", "choice")
-        if "enum" in schema and kind == "string":
-            kind = "string"
         if isinstance(kind, list):
-            return self.pick(
-                (f"{path} != null", f"{path} == null || string({path}) != ''", f"type({path}) != null_type")
-            )
+            kind = "choice"
         conditions: dict[str, tuple[str, ...]] = {
             "string": (
                 f"size({path}) > 5",
                 f"{path}.matches('^[A-Z]')",
                 f"{path}.contains('ea') || {path}.startsWith('x')",
                 f"{path} in ['open', 'closed', 'Tea.']",
-                f"{path}.lowerAscii() != {path}.upperAscii()",
-                f"{path}.split(' ').size() <= 3",
-                f"{path}.trim() == {path} && {path}.replace('e', 'a') != 'x'",
-                f"{path}.indexOf('a') < 3",
-                f"'s' + {path}.substring(0) == 's' + {path}",
             ),
-            "number": (
-                f"{path} > 1.5",
-                f"{path} >= 0.0 && {path} < 100.0",
-                f"math.abs({path}) < 10.0",
-                f"{path} * 2.0 == {path} + {path}",
-                f"double({path}) <= 10.0",
-                f"math.round({path}) == {path}",
-                f"{path} > 2",
-                f"string({path}) != '0.5'",
-            ),
-            "integer": (
-                f"{path} % 2 == 0",
-                f"{path} > 3 ? true : false",
-                f"{path} in [2, 4, 6]",
-                f"{path} / 2 >= 1",
-                f"100 / {path} > 1",
-                f"{path} + 1.5 > 2.0",
-                f"int(string({path})) == {path}",
-            ),
-            "boolean": (path, f"!{path}", f"{path} == true"),
-            "array": (
-                f"size({path}) > 1",
-                f"{path}.size() <= 2",
-                f"{path}.all(x, x != null)",
-                f"{path}.exists(x, x == x)",
-                f"{path}.map(x, x).size() == size({path})",
-                f"{path}.distinct().size() == {path}.size()",
-                f"{path}.filter(x, type(x) == string).size() == 0",
-                f"{path}[0] != null",
-                f"{path}.first().hasValue()",
-                f"{path}.exists_one(x, true)",
-            ),
-            "object": (
-                f"has({path}.title)",
-                f"{path}.all(k, k != 'code')",
-                f"size({path}) < 3",
-                f"{path}.map(k, k).join(',') != ''",
-                f"'title' in {path}",
-            ),
+            "number": (f"{path} > 1.5", f"math.abs({path}) < 10.0", f"{path} > 2", f"string({path}) != '0.5'"),
+            "integer": (f"{path} % 2 == 0", f"{path} in [2, 4, 6]", f"100 / {path} > 1", f"{path} + 1.5 > 2.0"),
+            "boolean": (path, f"!{path}"),
+            "array": (f"size({path}) > 1", f"{path}.all(x, x != null)", f"{path}[0] != null"),
+            "object": (f"has({path}.title)", f"size({path}) < 3", f"'title' in {path}"),
             "null": (f"{path} == null",),
             "choice": (f"{path} != null", f"type({path}) == string"),
         }
@@ -565,25 +557,16 @@ class _CaseMaker:
     def make_list_rule(self, path: str, schema: Schema) -> str:
         """A rule over the elements of a list of objects."""
         condition = self.make_item_condition(schema)
-        names = [name for name in schema.get("properties", {}) if name not in ODD_NAMES] or ["title"]
-        name = self.pick(names)
-        described = f"'description': 'Bad: ' + string(i.{name})"
-        suggested = "'description': 'N', 'suggestions': ['Drop it.']"
-        severity = f"'severity': '{self.pick(SEVERITIES)}'"
-        places = f"lists.range(size({path})).filter(n, !has({path}[n].{name}) || n % 2 == 1)"
-        return str(
-            self.pick(
-                (
-                    f"{path}.filter(i, !({condition}))",
-                    f"{path}.all(i, {condition})",
-                    f"{path}.filter(i, {condition}).map(i, i.{name})",
-                    f"{path}.filter(i, !({condition})).map(i, {{{described}, {severity}}})",
-                    f"{path}.map(i, {condition}, {{'description': 'Entry', 'path': '/lines', 'given': i.{name}}})",
-                    f"{places}.map(n, {{'path': '/lines/' + string(n), {suggested}}})",
-                    f"{path}.exists(i, {path}.filter(j, j.{name} == i.{name}).size() > 1) ? ['Doubled.'] : []",
-                )
-            )
+        name = self.pick([name for name in schema.get("properties", {}) if name not in ODD_NAMES] or ["title"])
+        issue = f"{{'description': 'Bad: ' + string(i.{name}), 'severity': '{self.pick(SEVERITIES)}'}}"
+        rules = (
+            f"{path}.filter(i, !({condition}))",
+            f"{path}.all(i, {condition})",
+            f"{path}.filter(i, !({condition})).map(i, {issue})",
+            f"{path}.map(i, {condition}, {{'description': 'Entry', 'path': '/lines', 'given': i.{name}}})",
+            f"{path}.exists(i, {path}.filter(j, j.{name} == i.{name}).size() > 1) ? ['Doubled.'] : []",
         )
+        return str(self.pick(rules))
 
     def make_rule(self, schema: Schema | None) -> str:
         places = self.list_places(schema)
@@ -591,92 +574,29 @@ class _CaseMaker:
         if draw < 0.1:
             return f"python:{self.pick(('net_short', 'net_lines', 'net_raises', 'net_async', 'net_severe'))}"
         if draw < 0.16:
-            return str(
-                self.pick(
-                    (
-                        "output.nowhere.deeper > 1",
-                        "1 / 0 == 1",
-                        "size(output)",
-                        "'text'",
-                        "output",
-                        "[1, 2.5, 'text', {'severity': 'nope'}]",
-                        "[{'description': 5}]",
-                        LONG_RULE,
-                        "[{'code': 'own_code', 'description': 'Own.', 'severity': ' HIGH ', 'context': {'n': 1}}]",
-                        "weight('none') > 1",
-                        "output.map(k, k).sort().join(',') == ''",
-                        "[null, true, 'x']",
-                    )
-                )
-            )
+            return str(self.pick(ODD_RULES))
         if draw < 0.3 or not places:
-            return str(
-                self.pick(
-                    (
-                        "size(output) > 2",
-                        "input.amount > 1",
-                        "steps[0].output.topic != ''",
-                        "has(input.secret) && input.secret == 's3cret-value'",
-                        "steps.all(s, s.passed)",
-                        "steps.size() > 1 ? steps[1].issues.size() == 0 : true",
-                        "size(input.lines) > 0 ? input.lines.map(l, l.amount).sum() > 1.0 : true",
-                        "[{'description': 'Always.', 'severity': 'low'}, 'And one more.']",
-                        "true",
-                        "false",
-                        "[]",
-                        "input.customer.email.endsWith('example.org') ? ['Mail ' + input.customer.email] : []",
-                        "sets.intersects(input.lines.map(l, l.amount), [1, 1.5])",
-                        "timestamp('2030-01-31T12:00:00Z').getFullYear() == 2030",
-                    )
-                )
-            )
+            return str(self.pick(RULES))
         path, part = self.pick(places)
         if part.get("type") == "array" and part["items"].get("type") == "object" and self.chance(0.85):
             return self.make_list_rule(path, part["items"])
         condition = self.make_condition(path, part)
         if self.chance(0.25):
             return f"{condition} ? [] : [{{'description': 'Not so: ' + string(size(output)), 'path': '/{path[7:]}'}}]"
-        if self.chance(0.15):
-            return f"({condition}) && ({self.make_condition(*self.pick(places))})"
         return condition
 
     def make_audit(self, number: int, schema: Schema | None) -> Document:
-        audit: Document = {"name": self.pick((f"Audit {number}", f"check-{number}", f"Länge {number}"))}
-        audit["rule"] = self.make_rule(schema)
-        if self.chance(0.6):
-            audit["severity"] = self.pick(SEVERITIES)
-        if self.chance(0.3):
-            audit["fail_at"] = self.pick((*SEVERITIES, "never"))
-        draw = self.rng.random()
-        if draw < 0.3:
-            audit["message"] = self.pick(
-                (
-                    "'Not so.'",
-                    "'Found ' + string(size(output)) + ' fields'",
-                    "item == null ? 'None.' : 'Item: ' + string(item)",
-                    "'Title ' + item.title",
-                    "size(output)",
-                    "'About ' + input.topic",
-                    "'Steps: ' + steps.map(s, s.name).join(', ')",
-                    "python:net_message",
-                )
-            )
-        elif draw < 0.55:
-            audit["message_template"] = self.pick(
-                (
-                    "Total {output.total} is wrong for {input.topic}.",
-                    "{item.title}: {{literal}} {item}",
-                    "Line {output.lines[0].title} of {steps[0].name}",
-                    "Plain text",
-                    "{input.lines[1].amount} {output}",
-                )
-            )
-        if self.chance(0.2):
-            audit["path"] = self.pick(("'/total'", "'/lines/' + string(size(output))", "item", "''"))
-        if self.chance(0.2):
-            audit["suggestions"] = self.pick(
-                ("['Do this.', 'Or that.']", "'One.'", "[1]", "item", "[]", "['For ' + input.topic]")
-            )
+        audit: Document = {"name": self.pick((f"Audit {number}", f"check-{number}")), "rule": self.make_rule(schema)}
+        optional: dict[str, tuple[float, Any]] = {
+            "severity": (0.6, SEVERITIES),
+            "fail_at": (0.3, (*SEVERITIES, "never")),
+            self.pick(("message", "message_template")): (0.5, None),
+            "path": (0.2, ("'/total'", "'/lines/' + string(size(output))", "item", "''")),
+            "suggestions": (0.2, ("['Do this.', 'Or that.']", "[1]", "item", "[]", "['For ' + input.topic]")),
+        }
+        for name, (share, choices) in optional.items():
+            if self.chance(share):
+                audit[name] = self.pick(choices or MESSAGES[name])
         return audit
 
     def make_input_expression(self, index: int) -> str:
@@ -687,14 +607,11 @@ class _CaseMaker:
                     "input",
                     "{'topic': input.topic, 'n': size(input.lines)}",
                     f"{{'text': steps[{earlier}].output, 'issues': steps[{earlier}].issues.map(i, i.description)}}",
-                    f"{{'ok': steps[{earlier}].passed, 'name': steps[{earlier}].name}}",
                     "{'previous': previous, 'mail': input.customer.email}",
                     "previous == null ? {} : previous",
                     "{'lines': input.lines.filter(l, l.amount > 0), '_hidden': input.topic}",
-                    "{'sorted': input.lines.map(l, l.title).sort(), 'first': input.lines.first().orValue({})}",
                     "python:net_input",
-                    "input.missing" if self.chance(0.3) else "{'k': input.map(k, k).size()}",
-                    "[1, 2]" if self.chance(0.3) else "{'sum': input.lines.map(l, double(l.amount)).sum()}",
+                    "input.missing" if self.chance(0.3) else "{'sum': input.lines.map(l, double(l.amount)).sum()}",
                 )
             )
         )
@@ -706,202 +623,38 @@ class _CaseMaker:
         names = [name for name in schema["properties"] if name not in ODD_NAMES]
         kept = names[:-1] if self.chance(0.15) else names
         entries = ", ".join(f"'{name}': value.{name}" for name in kept)
-        return str(
-            self.pick(
-                (f"{{{entries}}}", f"{{{entries}}}", "value", "python:net_sanitize", "value.map(k, k)", "value.gone")
-            )
-        )
+        return str(self.pick((f"{{{entries}}}", f"{{{entries}}}", "value", "python:net_sanitize", "value.gone")))
 
     def make_pass_expression(self) -> str:
-        return str(
-            self.pick(
-                (
-                    "size(issues) < 2",
-                    "issues.all(i, i.severity != 'critical')",
-                    "issues.map(i, weight(i.severity)).sum() < 6",
-                    "size(issues) == 0 || issues.filter(i, i.audit == 'Audit 1').size() == 0",
-                    "true",
-                    "false",
-                    "size(issues)",
-                    "has(output.total) ? true : size(issues) == 0",
-                    "issues[0].severity == 'low'",
-                    "python:net_passes",
-                )
-            )
-        )
+        weighed = "issues.map(i, weight(i.severity)).sum() < 6"
+        own = "size(issues) == 0 || issues.filter(i, i.audit == 'Audit 1').size() == 0"
+        return str(self.pick((weighed, own, "size(issues) < 2", "true", "false", "size(issues)", "python:net_passes")))
 
     def make_failure_reason(self) -> str:
-        return str(
-            self.pick(
-                (
-                    "'Found ' + string(size(issues)) + ': ' + issues.map(i, i.description).join('; ')",
-                    "issues.map(i, i.severity).distinct().join(', ')",
-                    "issues[0].code + ' at ' + string(issues[0].path)",
-                    "1",
-                    "'Never good.'",
-                    "issues[5].description",
-                )
-            )
-        )
+        found = "'Found ' + string(size(issues)) + ': ' + issues.map(i, i.description).join('; ')"
+        return str(self.pick((found, "issues[0].code + ' at ' + string(issues[0].path)", "1", "issues[5].description")))
 
     def make_compute(self) -> str:
-        return str(
-            self.pick(
-                (
-                    "{'sum': 1 + 2, 'topic': input.topic}",
-                    "{'n': size(steps), 'names': steps.map(s, s.name)}",
-                    "previous == null ? {'none': true} : {'previous': previous}",
-                    "{'when': string(timestamp('2030-01-01T00:00:00Z')), 'd': 1.0, 'big': 10000000000}",
-                    "{'keys': input.map(k, k), 'half': 1.0 / 2.0}",
-                    "1",
-                    "{'bad': 1 / 0}",
-                    "{'issues': steps[1].issues.map(i, i.code), 'ok': steps[1].passed}",
-                    "python:net_compute",
-                    "input",
-                    "{'total': input.lines.map(l, double(l.amount)).sum(), 'title': input.topic}",
-                )
-            )
+        computes = (
+            "{'n': size(steps), 'names': steps.map(s, s.name)}",
+            "previous == null ? {'none': true} : {'previous': previous}",
+            "1",
+            "{'bad': 1 / 0}",
+            "{'issues': steps[1].issues.map(i, i.code), 'ok': steps[1].passed}",
+            "python:net_compute",
+            "input",
+            "{'total': input.lines.map(l, double(l.amount)).sum(), 'title': input.topic}",
         )
+        return str(self.pick(computes))
 
     # ------------------------------------------------------------------------------------------------ sabotage
 
     def sabotage(self, spec: Document) -> None:
-        """Make the document invalid, or at least odd, in one or two places."""
+        """Make the document invalid, or at least odd, in one or two places; golden/bad_flows.yaml has all ways."""
         for _ in range(self.pick((1, 1, 2))):
-            self.pick((self.spoil_flow, self.spoil_step, self.spoil_step, self.spoil_schema, self.spoil_expression))(
-                spec
-            )
-
-    def spoil_flow(self, spec: Document) -> None:
-        name, value = self.pick(
-            (
-                ("name", "Not A Name"),
-                ("steps", []),
-                ("steps", "none"),
-                ("temperature", 5),
-                ("temperature", True),
-                ("token_budget", 0),
-                ("cost_budget", "free"),
-                ("time_limit", -1),
-                ("redact", ["nonsense", "/fine"]),
-                ("unknown_field", 1),
-                ("input_schema", {"type": "nope"}),
-                ("input_schema", []),
-                ("model", ""),
-                ("reasoning_effort", "extreme"),
-                ("title", "NUL \0"),
-                ("service_tier", "slow"),
-            )
-        )
-        spec[name] = value
-
-    def spoil_step(self, spec: Document) -> None:
-        steps = spec["steps"] if isinstance(spec["steps"], list) else []
-        if not steps:
-            return
-        step = self.pick(steps)
-        name, value = self.pick(
-            (
-                ("tool_name", "bad name"),
-                ("tool_name", None),
-                ("output_schema", None),
-                ("output_type", "unheard_of"),
-                ("include_results", [7]),
-                ("include_results", [0, 0]),
-                ("include_results", [-1]),
-                ("max_retries", 101),
-                ("max_retries", "3"),
-                ("retry_window", -1),
-                ("issue_severity_filter", "huge"),
-                ("stop_on_failure", "yes"),
-                ("name", ""),
-                ("name", steps[0]["name"]),
-                ("tool_name", "tool_1"),
-                ("audits", [{"name": "A", "rule": "true"}, {"name": "A", "rule": "true"}]),
-                ("audits", [{"name": "A"}]),
-                ("audits", [{"name": "A", "rule": "true", "message": "'x'", "message_template": "x"}]),
-                ("audits", [{"name": "A", "rule": "true", "fail_at": "always"}]),
-                ("audits", [{"name": f"A{number}", "rule": "true"} for number in range(52)]),
-                ("surprise", {}),
-                ("compute", ""),
-            )
-        )
-        step[name] = value
-
-    def spoil_schema(self, spec: Document) -> None:
-        steps = [step for step in spec["steps"] if isinstance(step, dict) and step.get("output_schema")]
-        if not steps:
-            return
-        step = self.pick(steps)
-        schema = json.loads(json.dumps(step["output_schema"]))
-        properties = schema.get("properties") or {"title": {}}
-        name = self.pick(sorted(properties))
-        changes: tuple[Callable[[], Any], ...] = (
-            lambda: schema.pop("additionalProperties", None),
-            lambda: schema.update(required=[]),
-            lambda: schema.update(required=[*properties, "gone"]),
-            lambda: properties.update({name: {"type": "string", "minLength": 2}}),
-            lambda: properties.update({name: {"type": "text"}}),
-            lambda: properties.update({name: {"type": "string", "pattern": "("}}),
-            lambda: properties.update({name: {"type": "string", "pattern": "(?=x)"}}),
-            lambda: properties.update({name: {"$ref": "#/$defs/none"}}),
-            lambda: properties.update({name: {"oneOf": [{"type": "string"}]}}),
-            lambda: properties.update({name: {"type": "string", "format": "colour"}}),
-            lambda: properties.update({name: {"type": "string", "default": "x", "minimum": 1}}),
-            lambda: properties.update({name: {"type": "array"}}),
-            lambda: properties.update({name: {"type": "object", "properties": {"a": {"type": "string"}}}}),
-            lambda: properties.update({name: {"enum": ["a", "a"]}}),
-            lambda: properties.update({name: "string"}),
-            lambda: properties.update({name: {"type": ["string", "null"], "nullable": True}}),
-            lambda: properties.update({name: {"allOf": [{"type": "string"}, {"description": "x"}]}}),
-            lambda: schema.update(type="array", items={"type": "string"}),
-            lambda: schema.update(anyOf=[{"type": "object"}]),
-            lambda: schema.update({"definitions": {"a": {"type": "string"}}}),
-        )
-        self.pick(changes)()
-        step["output_schema"] = schema
-
-    def spoil_expression(self, spec: Document) -> None:
-        steps = [step for step in spec["steps"] if isinstance(step, dict)]
-        if not steps:
-            return
-        step = self.pick(steps)
-        bad = self.pick(
-            (
-                "output.total >",
-                "unknown_name == 1",
-                "outptu.total > 1",
-                "size(",
-                "nofunction(1)",
-                "output.title.matches('(')",
-                "output.lines.all(x, y > 1)",
-                "output.lines.all(output, output > 1)",
-                " ",
-                "python:unheard_of",
-                "'unclosed",
-                "true; false",
-                "output.lines.map(i)",
-                "x" * 4_001,
-                "'NUL \0'",
-                "a && b || c",
-                "item.title == ''",
-                "issues.size() == 0",
-                "for (x in y)",
-                "has(output)",
-                "{'a': 1, 'a': 2}",
-            )
-        )
-        fields = (
-            "input_expression",
-            "pass_expression",
-            "failure_reason_expression",
-            "input_sanitizer",
-            "output_sanitizer",
-        )
-        audits = step.get("audits")
-        if isinstance(audits, list) and audits and self.chance(0.6):
-            self.pick(audits)[self.pick(("rule", "message", "suggestions", "path"))] = bad
-        elif self.chance(0.2) and isinstance(audits, list) and audits:
-            self.pick(audits)["message_template"] = self.pick(("{output.total", "{nope.x}", "}", "{output.a + 1}"))
-        else:
-            step[self.pick(fields)] = bad
+            steps = spec["steps"] if isinstance(spec["steps"], list) else []
+            parts = [spec, *steps, *(audit for step in steps for audit in step.get("audits", ()) if audit)]
+            part = self.pick(parts)
+            kind = "flow" if part is spec else "step" if part in steps else "audit"
+            name, value = self.pick(BAD_FIELDS[kind])
+            part[name] = value
