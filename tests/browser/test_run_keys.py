@@ -16,8 +16,9 @@ from tests.runs.pages.reading import run_address
 INTERACTIVE = "a[href], button:not([disabled]), summary, input:not([type=hidden]), select, textarea"
 
 
-def test_keys_lead_through_entries_attempts_and_issues(admin_page: Page) -> None:
+def test_keys_lead_through_a_run_and_can_be_turned_off(admin_page: Page) -> None:
     run = make_retried_run()
+    dialog, pane = admin_page.get_by_role("dialog"), admin_page.locator("#pane")
     admin_page.goto(run_address(run))
     for key, entry, focused in (
         ("j", "s0a1", "s0a1"),
@@ -31,37 +32,33 @@ def test_keys_lead_through_entries_attempts_and_issues(admin_page: Page) -> None
         ("k", "result", "result"),
     ):
         admin_page.keyboard.press(key)
-        expect(admin_page.locator("#pane")).to_have_attribute("data-entry", entry)
+        expect(pane).to_have_attribute("data-entry", entry)
         expect(admin_page.locator(f"#{focused}")).to_be_focused()
         expect(admin_page.locator(".outline [aria-current]")).to_have_id(entry)
     expect(admin_page).to_have_url(re.compile(r"\?show=result$"))
     admin_page.go_back()
-    expect(admin_page.locator("#pane")).to_have_attribute("data-entry", "s0a1")
+    expect(pane).to_have_attribute("data-entry", "s0a1")
     # With the filter on, clean entries are passed over.
     admin_page.locator("#issues-only").click()
     admin_page.keyboard.press("j")
-    expect(admin_page.locator("#pane")).to_have_attribute("data-entry", "s1a1")
+    expect(pane).to_have_attribute("data-entry", "s1a1")
     admin_page.keyboard.press("j")
-    expect(admin_page.locator("#pane")).to_have_attribute("data-entry", "s1a1")
+    expect(pane).to_have_attribute("data-entry", "s1a1")
 
-
-def test_keys_are_left_alone_while_the_user_types_or_means_something_else(admin_page: Page) -> None:
-    admin_page.goto(run_address(make_retried_run()))
+    admin_page.goto(run_address(run))
+    # They are left alone while one types or means something else.
     admin_page.evaluate("document.querySelector('.severity-bar').append(document.createElement('input'))")
     field = admin_page.locator(".severity-bar > input:not([type])")
     field.focus()
     admin_page.keyboard.type("jki[]?")
     expect(field).to_have_value("jki[]?")
-    expect(admin_page.get_by_role("dialog")).to_have_count(0)
+    expect(dialog).to_have_count(0)
     admin_page.locator("#s1a2").focus()
     for key in ("Control+j", "Alt+k", "Meta+i", "x", "J"):
         admin_page.keyboard.press(key)
-    expect(admin_page.locator("#pane")).to_have_attribute("data-entry", "result")
+    expect(pane).to_have_attribute("data-entry", "result")
 
-
-def test_the_help_says_the_keys_turns_them_off_and_gives_the_focus_back(admin_page: Page) -> None:
-    admin_page.goto(run_address(make_retried_run()))
-    dialog, entry, pane = admin_page.get_by_role("dialog"), admin_page.locator("#s1a1"), admin_page.locator("#pane")
+    entry = admin_page.locator("#s1a1")
     entry.focus()
     admin_page.keyboard.press("?")
     expect(dialog.get_by_text("next issue")).to_be_visible()
@@ -104,7 +101,7 @@ def test_whatever_can_be_clicked_can_be_reached_with_the_tab_key_and_shows_its_f
 
 
 @pytest.mark.browser_context_args(permissions=["clipboard-read", "clipboard-write"])
-def test_the_command_for_the_api_can_be_copied_also_after_an_update(admin_page: Page) -> None:
+def test_parts_can_be_copied_also_after_an_update_and_without_a_clipboard(admin_page: Page) -> None:
     run = RunUnderWay(make_step(1))
     Run.objects.update(input={"topic": "it's <b>tea</b>"})
     follow(admin_page, run.address)
@@ -125,8 +122,7 @@ def test_the_command_for_the_api_can_be_copied_also_after_an_update(admin_page: 
     expect(button).to_have_attribute("data-told", "Copied")
     assert admin_page.evaluate("navigator.clipboard.readText()") == command
 
-
-def test_copying_works_where_browsers_give_pages_no_clipboard(admin_page: Page) -> None:
+    # Where browsers give pages no clipboard.
     admin_page.add_init_script("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
     issue = make_issue("low", path="/text")
     admin_page.goto(run_address(make_stored_run(make_attempt(1, 1, output={"text": '  tea "green"'}, issues=(issue,)))))

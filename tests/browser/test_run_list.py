@@ -12,7 +12,7 @@ from runs import paging
 from runs.facets import add_facets
 from runs.models import FacetKind, Run, RunStatus
 from runs.pages.run_list import PAGE_SIZE
-from tests.browser.widths import list_sticking_out, resize
+from tests.browser.widths import resize
 from tests.engine.builders import NOON
 from tests.runs.builders import make_run
 from tests.runs.pages.history_builders import make_page_flow, make_retried_run, make_stored_run
@@ -20,8 +20,8 @@ from tests.runs.pages.history_builders import make_page_flow, make_retried_run, 
 LIST = "/runs/?flow=colour-theme"
 
 
-def test_filters_are_chosen_shown_and_taken_away(admin_page: Page) -> None:
-    kept = make_retried_run(labels=["pilot"], cost="0.2", is_simulated=False)
+def test_filters_are_chosen_shown_taken_away_and_exported(admin_page: Page) -> None:
+    kept = make_retried_run(labels=["pilot"], cost="0.2", end_sentence="=1+1", is_simulated=False)
     add_facets([(kept.pk, (FacetKind.CODE, "hex_format")), (kept.pk, (FacetKind.LABEL, "pilot"))])
     make_stored_run(spec=make_page_flow(name="other", title="Other"))
     rows = admin_page.locator("table.rows tbody tr")
@@ -55,6 +55,21 @@ def test_filters_are_chosen_shown_and_taken_away(admin_page: Page) -> None:
     admin_page.get_by_role("link", name="Show all runs").click()
     expect(rows).to_have_count(2)
 
+    admin_page.goto(LIST)
+    menu, link = admin_page.locator("summary", has_text="Export"), admin_page.get_by_role("link", name="CSV")
+    menu.press("Enter")
+    admin_page.keyboard.press("Escape")
+    expect(menu).to_be_focused()
+    expect(link).to_be_hidden()
+    menu.click()
+    with admin_page.expect_download() as download:
+        link.click()
+    expect(link).to_be_hidden()
+    assert download.value.suggested_filename.startswith("toolflow-runs-20")
+    with download.value.path().open(encoding="utf-8-sig", newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert (row["run"], row["end_sentence"], row["cost_usd"]) == (str(kept.pk), "'=1+1", "0.2")
+
 
 def test_a_page_keeps_searching_by_itself(admin_page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paging, "FIRST_SCAN_SIZE", 0)
@@ -71,7 +86,7 @@ def test_a_page_keeps_searching_by_itself(admin_page: Page, monkeypatch: pytest.
     expect(admin_page.get_by_test_id("search-progress")).to_have_count(0)
 
 
-def test_selected_runs_are_counted_and_run_again(admin_page: Page) -> None:
+def test_selected_runs_are_counted_run_again_and_compared(admin_page: Page) -> None:
     runs = [make_stored_run(status=RunStatus.FAILED, ended_at=NOON) for _ in range(3)]
     admin_page.goto(LIST)
     again = admin_page.get_by_role("button", name="Re-run the selected runs")
@@ -90,45 +105,17 @@ def test_selected_runs_are_counted_and_run_again(admin_page: Page) -> None:
     expect(admin_page.get_by_text("2 runs started")).to_be_visible()
     assert Run.objects.exclude(pk__in=[run.pk for run in runs]).filter(status=RunStatus.QUEUED).count() == 2
 
-
-@pytest.mark.parametrize("width", [1280, 390])
-def test_two_selected_runs_are_compared_the_older_one_first(admin_page: Page, width: int) -> None:
-    older, newer = make_retried_run(), make_retried_run()
-    make_retried_run()
-    resize(admin_page, width)
-    admin_page.goto("/runs/")
-    compare = admin_page.locator("#compare")
-    admin_page.get_by_label(f"Select run #{newer.pk}").check()
-    expect(compare).to_have_attribute("aria-disabled", "true")
-    admin_page.get_by_label(f"Select run #{older.pk}").check()
-    compare.click()
-    expect(admin_page).to_have_url(re.compile(rf"/runs/compare/\?a={older.pk}&b={newer.pk}$"))
-
-
-def test_on_a_phone_each_run_is_a_card_with_its_steps_and_issues(admin_page: Page) -> None:
-    make_retried_run(labels=["a-long-label" * 4] * 5)
-    resize(admin_page, 390)
-    admin_page.goto("/runs/")
-    row = admin_page.locator("#run-rows tr").first
-    assert list_sticking_out(admin_page) == []
-    for part in (".steps svg", ".issues", ".status", ".created"):
-        box = row.locator(part).bounding_box()
-        assert box is not None and box["x"] + box["width"] <= 390
-
-
-def test_an_export_is_downloaded(admin_page: Page) -> None:
-    run = make_stored_run(end_sentence="=1+1", cost="0.5")
-    admin_page.goto(LIST)
-    menu, link = admin_page.locator("summary", has_text="Export"), admin_page.get_by_role("link", name="CSV")
-    menu.press("Enter")
-    admin_page.keyboard.press("Escape")
-    expect(menu).to_be_focused()
-    expect(link).to_be_hidden()
-    menu.click()
-    with admin_page.expect_download() as download:
-        link.click()
-    expect(link).to_be_hidden()
-    assert download.value.suggested_filename.startswith("toolflow-runs-20")
-    with download.value.path().open(encoding="utf-8-sig", newline="") as file:
-        (row,) = csv.DictReader(file)
-    assert (row["run"], row["end_sentence"], row["cost_usd"]) == (str(run.pk), "'=1+1", "0.5")
+    older, newer = runs[0], runs[2]
+    for width in (1_280, 390):
+        resize(admin_page, width)
+        admin_page.goto("/runs/")
+        # On a phone each run is a card with its steps and issues.
+        for part in (".steps svg", ".issues", ".status", ".created"):
+            box = admin_page.locator("#run-rows tr").first.locator(part).bounding_box()
+            assert box is not None and box["x"] + box["width"] <= width
+        compare = admin_page.locator("#compare")
+        admin_page.get_by_label(f"Select run #{newer.pk}").check()
+        expect(compare).to_have_attribute("aria-disabled", "true")
+        admin_page.get_by_label(f"Select run #{older.pk}").check()
+        compare.click()
+        expect(admin_page).to_have_url(re.compile(rf"/runs/compare/\?a={older.pk}&b={newer.pk}$"))

@@ -11,7 +11,7 @@ from runs.models import Run
 from tests.browser.run_under_way import RunUnderWay
 from tests.browser.widths import assert_fits, resize
 from tests.engine.builders import make_attempt, make_issue, make_step
-from tests.runs.pages.history_builders import make_page_flow, make_retried_run, make_stored_run
+from tests.runs.pages.history_builders import make_page_flow, make_stored_run
 from tests.runs.pages.reading import attempt_address, run_address
 
 ACCENT = make_issue("high", "“red” is no hex colour.", code="hex_format", audit="Hex colours", path="/accent")
@@ -30,7 +30,9 @@ def run(db: None) -> Run:
     )
 
 
-def test_selecting_an_entry_swaps_the_pane_and_the_address_and_nothing_else(admin_page: Page, run: Run) -> None:
+def test_selecting_an_entry_swaps_the_pane_keeps_what_is_hidden_and_works_on_a_phone(
+    admin_page: Page, run: Run
+) -> None:
     admin_page.goto(run_address(run))
     admin_page.evaluate("window.isSame = true")
     admin_page.get_by_role("navigation", name="Outline").get_by_role("link", name="Attempt 1 : Failed").click()
@@ -51,29 +53,65 @@ def test_selecting_an_entry_swaps_the_pane_and_the_address_and_nothing_else(admi
         admin_page.go_back()
         expect(admin_page.locator("#pane")).to_have_attribute("data-entry", entry)
 
+    admin_page.goto(attempt_address(run, 1, 1))
+    low = admin_page.get_by_role("button", name="Low 2")
+    low.click()
+    expect(admin_page.locator("#i1")).to_be_hidden()
+    expect(admin_page.get_by_text("1 low hidden by the filter")).to_be_visible()
+    expect(admin_page.locator("#i1-at")).to_be_hidden()
+    expect(low).to_have_attribute("aria-pressed", "false")
+    expect(low).to_be_focused()
+    admin_page.locator("#s1a2").click()
+    expect(admin_page).to_have_url(re.compile(r"/attempts/2/\?hide=low$"))
+    expect(admin_page.locator("#i0")).to_be_hidden()
+    admin_page.reload()
+    expect(admin_page.locator("#i0")).to_be_hidden()
+    low.click()
+    expect(admin_page.locator("#i0")).to_be_visible()
+    expect(admin_page).to_have_url(re.compile(r"/attempts/2/$"))
 
-@pytest.mark.parametrize(
-    ("old", "address", "target"),
-    [
-        ("#s1a1-i1", "steps/1/attempts/1/#i1", "i1"),
-        ("#s1a1-l2", "steps/1/attempts/1/#s1a1-l2", ""),
-        ("#s1a2", "steps/1/attempts/2/", ""),
-        ("?hide=low#s1a1-i1", "steps/1/attempts/1/#i1", "i1"),
-        ("#%zz", "#%zz", ""),
-        ("#s1a1-l999", "steps/1/attempts/1/#s1a1-l999", ""),
-    ],
-)
-def test_older_addresses_lead_to_the_attempt_issue_or_line(
-    admin_page: Page, run: Run, old: str, address: str, target: str
-) -> None:
-    admin_page.goto(f"{run_address(run)}{old}")
-    expect(admin_page).to_have_url(re.compile(f"{re.escape(run_address(run) + address)}$"))
-    if target:
-        expect(admin_page.locator(f"#{target}:target")).to_be_in_viewport()
-        expect(admin_page.locator(f"#{target}")).to_be_visible()
+    resize(admin_page, 390)
+    expect(admin_page.get_by_role("navigation", name="Outline")).to_be_hidden()
+    picker = admin_page.locator("#picker")
+    picker.locator("summary").click()
+    admin_page.get_by_role("navigation", name="Outline").get_by_role("link", name="Attempt 1 : Failed").click()
+    expect(admin_page.locator("#pane")).to_have_attribute("data-entry", "s1a1")
+    expect(picker.locator("summary")).to_contain_text("1 Step 1 · attempt 1")
+    expect(admin_page.get_by_role("navigation", name="Outline")).to_be_hidden()
+    assert_fits(admin_page)
+    admin_page.locator("#phone-bar").get_by_role("link", name="Next entry").click()
+    expect(admin_page.locator("#pane")).to_have_attribute("data-entry", "s1a2")
 
 
-def test_an_issue_leads_to_its_line_and_the_line_back_to_its_issue(admin_page: Page) -> None:
+OLDER_ADDRESSES = [
+    ("#s1a1-i1", "steps/1/attempts/1/#i1", "#i1:target"),
+    ("#s1a1-l2", "steps/1/attempts/1/#s1a1-l2", ""),
+    ("#s1a2", "steps/1/attempts/2/", ""),
+    ("?hide=low#s1a1-i1", "steps/1/attempts/1/#i1", "#i1:target"),
+    ("#%zz", "#%zz", ""),
+    ("#s1a1-l999", "steps/1/attempts/1/#s1a1-l999", ""),
+]
+"""What follows the address of a run, where it leads to, and what it shows there."""
+
+
+def test_links_lead_to_attempts_issues_and_lines(admin_page: Page, run: Run) -> None:
+    for old, address, target in OLDER_ADDRESSES:
+        admin_page.goto("about:blank")
+        admin_page.goto(f"{run_address(run)}{old}")
+        expect(admin_page).to_have_url(re.compile(f"{re.escape(run_address(run) + address)}$"))
+        if target:
+            expect(admin_page.locator(target)).to_be_in_viewport()
+            expect(admin_page.locator(target)).to_be_visible()
+
+    issues = tuple(make_issue("high", f"Item {place} is wrong.", path=f"/items/{place}") for place in range(250))
+    long = make_stored_run(make_attempt(1, 1, "failed", output={"items": list(range(250))}, issues=issues))
+    admin_page.goto(f"{run_address(long)}#s1a1-i249")
+    # One beyond the first page of issues.
+    expect(admin_page).to_have_url(re.compile(r"\?issues=2#i249$"))
+    expect(admin_page.locator("#i249")).to_be_in_viewport()
+    admin_page.get_by_role("link", name="More severe").click()
+    expect(admin_page.locator("#pane .issue")).to_have_count(200)
+
     text = {f"line {number}": "x" for number in range(60)}
     issue = make_issue("high", "Not x.", audit="Letters", path="/line 57")
     admin_page.goto(run_address(make_stored_run(make_attempt(1, 1, "failed", output=text, issues=(issue,)))))
@@ -83,16 +121,6 @@ def test_an_issue_leads_to_its_line_and_the_line_back_to_its_issue(admin_page: P
     expect(line).to_have_css("outline-style", "solid")
     admin_page.locator("#i0-at").click()
     expect(shown).to_be_in_viewport()
-
-
-def test_a_link_to_an_issue_beyond_the_first_page_leads_to_it(admin_page: Page) -> None:
-    issues = tuple(make_issue("high", f"Item {place} is wrong.", path=f"/items/{place}") for place in range(250))
-    run = make_stored_run(make_attempt(1, 1, "failed", output={"items": list(range(250))}, issues=issues))
-    admin_page.goto(f"{run_address(run)}#s1a1-i249")
-    expect(admin_page).to_have_url(re.compile(r"\?issues=2#i249$"))
-    expect(admin_page.locator("#i249")).to_be_in_viewport()
-    admin_page.get_by_role("link", name="More severe").click()
-    expect(admin_page.locator("#pane .issue")).to_have_count(200)
 
 
 def test_what_the_model_saw_is_loaded_when_it_is_opened_and_only_once(admin_page: Page) -> None:
@@ -119,38 +147,3 @@ def test_what_the_model_saw_is_loaded_when_it_is_opened_and_only_once(admin_page
     request.locator(".feedback-line").get_by_role("link", name="Hex colours").click()
     expect(admin_page.locator("#i1:target")).to_be_in_viewport()
     expect(admin_page.locator("#pane")).to_have_attribute("data-entry", "s1a1")
-
-
-def test_a_hidden_severity_is_kept_from_attempt_to_attempt(admin_page: Page, run: Run) -> None:
-    admin_page.goto(attempt_address(run, 1, 1))
-    low = admin_page.get_by_role("button", name="Low 2")
-    low.click()
-    expect(admin_page.locator("#i1")).to_be_hidden()
-    expect(admin_page.get_by_text("1 low hidden by the filter")).to_be_visible()
-    expect(admin_page.locator("#i1-at")).to_be_hidden()
-    expect(low).to_have_attribute("aria-pressed", "false")
-    expect(low).to_be_focused()
-    admin_page.locator("#s1a2").click()
-    expect(admin_page).to_have_url(re.compile(r"/attempts/2/\?hide=low$"))
-    expect(admin_page.locator("#i0")).to_be_hidden()
-    admin_page.reload()
-    expect(admin_page.locator("#i0")).to_be_hidden()
-    low.click()
-    expect(admin_page.locator("#i0")).to_be_visible()
-    expect(admin_page).to_have_url(re.compile(r"/attempts/2/$"))
-
-
-def test_on_a_phone_a_picker_stands_for_the_outline(admin_page: Page) -> None:
-    run = make_retried_run()
-    resize(admin_page, 390)
-    admin_page.goto(run_address(run))
-    expect(admin_page.get_by_role("navigation", name="Outline")).to_be_hidden()
-    picker = admin_page.locator("#picker")
-    picker.locator("summary").click()
-    admin_page.get_by_role("navigation", name="Outline").get_by_role("link", name="Attempt 1 : Failed").click()
-    expect(admin_page.locator("#pane")).to_have_attribute("data-entry", "s1a1")
-    expect(picker.locator("summary")).to_contain_text("1 Step 1 · attempt 1")
-    expect(admin_page.get_by_role("navigation", name="Outline")).to_be_hidden()
-    assert_fits(admin_page)
-    admin_page.locator("#phone-bar").get_by_role("link", name="Next entry").click()
-    expect(admin_page.locator("#pane")).to_have_attribute("data-entry", "s1a2")

@@ -38,9 +38,13 @@ def sign_in(page: Page, password: str = "secret") -> None:  # noqa: S107  # that
     page.get_by_role("button", name="Sign in").click()
 
 
-def test_signing_in_leads_back_to_the_page_that_was_asked_for(page: Page, ada: User) -> None:
+@pytest.mark.browser_context_args(timezone_id="America/New_York")
+def test_signing_in_leads_back_to_the_page_that_was_asked_for_with_times_of_the_browser(page: Page, ada: User) -> None:
     run = RunUnderWay()
+    page.emulate_media(color_scheme="dark")
     page.goto(f"{run.address}?hide=low")
+    # Without a choice pages are as the system.
+    expect(page.locator("html")).to_have_css("background-color", DARK)
     sign_in(page, "wrong")
     expect(page.get_by_role("alert")).to_contain_text("correct username and password")
     sign_in(page)
@@ -53,8 +57,9 @@ def test_signing_in_leads_back_to_the_page_that_was_asked_for(page: Page, ada: U
     sign_in(page)
     expect(page).to_have_url(re.compile(rf"/runs/{run.run.pk}/\?hide=low$"))
     page.get_by_role("button", name="Sign out").click()
-    page.goto("/runs/")
-    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+    page.goto(run_address(make_retried_run(started_at="2026-07-15T22:30:05Z")))
+    sign_in(page)
+    expect(page.get_by_text("Started 15 Jul 2026, 18:30:05 EDT")).to_be_visible()
 
 
 def sign_in_there(page: Page) -> None:
@@ -93,6 +98,9 @@ def expect_theme(page: Page, name: str, ground: str) -> None:
 
 
 def test_the_choice_of_a_theme_is_kept_and_shared_with_the_admin(admin_page: Page) -> None:
+    admin_page.emulate_media(color_scheme="dark")
+    admin_page.goto("/admin/")
+    expect(admin_page.locator("html")).to_have_css("background-color", DARK)
     admin_page.emulate_media(color_scheme="light")
     change = admin_page.get_by_role("button", name="Change theme")
     admin_page.goto("/runs/")
@@ -109,30 +117,9 @@ def test_the_choice_of_a_theme_is_kept_and_shared_with_the_admin(admin_page: Pag
     expect_theme(admin_page, "as your system", LIGHT)
 
 
-def test_without_a_choice_pages_are_as_the_system(page: Page) -> None:
-    page.emulate_media(color_scheme="dark")
-    for address in ("/admin/", "/accounts/login/", "/nowhere/"):
-        page.goto(address)
-        expect(page.locator("html")).to_have_css("background-color", DARK)
-
-
-# The time zone
-
-
-@pytest.mark.browser_context_args(timezone_id="America/New_York")
-def test_times_are_those_of_the_browser_from_the_first_page_on(page: Page, ada: User) -> None:
-    page.goto(run_address(make_retried_run(started_at="2026-07-15T22:30:05Z")))
-    sign_in(page)
-    expect(page.get_by_text("Started 15 Jul 2026, 18:30:05 EDT")).to_be_visible()
-
-
+# The second is as it is called in production, and where the path holds the same words.
 @pytest.mark.parametrize(
-    ("prefix", "file", "path"),
-    [
-        ("", "times.js", "/"),
-        # As it is called in production, and where the path holds the same words.
-        ("/a/static", "times.0123456789ab.js", "/a/static/"),
-    ],
+    ("prefix", "file", "path"), [("", "times.js", "/"), ("/a/static", "times.0123456789ab.js", "/a/static/")]
 )
 def test_the_time_zone_is_sent_to_nobody_else_on_the_host(page: Page, prefix: str, file: str, path: str) -> None:
     address = f"{prefix}/static/toolflow/js/{file}"
