@@ -61,7 +61,7 @@ def format_change(share: float) -> str:
 
 
 def load_without_each(version: FlowVersion) -> Backtest | None:
-    """The newest backtest that leaves out each audit of a version; one that goes on wins. One query."""
+    """The newest backtest that leaves out each audit of a version, but a stopped one. One query."""
     rows = Backtest.objects.filter(flow=version.flow_id, version=version.pk, leaves_out_each=True)
-    rows = rows.exclude(state__in=[WorkState.STOPPED, WorkState.FAILED])
+    rows = rows.exclude(state=WorkState.STOPPED)
     return rows.defer("document", "run_ids").order_by("-pk").first()

@@ -7,16 +7,51 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, NamedTuple, Self
 
+from pydantic import TypeAdapter
+
 from flows.engine.backtest_result import BacktestKind, BacktestResult, KindTotals, RunBacktest
-from flows.engine.history import History
+from flows.engine.history import NO_USAGE, History, TokenUsage, sum_usage
 from runs.formatting import format_cost, format_count, format_plural
 
 UNJUDGED = (BacktestKind.BEYOND, BacktestKind.NOT_REPRODUCIBLE, BacktestKind.REMOVED)
 """Kinds of runs of which history can't say how they would end."""
 
 
-Key = tuple[int, str]
-"""An audit: its step, from 1, and its name."""
+@dataclass(frozen=True, slots=True)
+class WithoutAudit:
+    """What leaving out one audit alone would change."""
+
+    step: int
+    """From 1."""
+    audit: str
+    judged: int = 0
+    """Runs of which history can say."""
+    sooner: int = 0
+    """Of these, runs in which a step ends sooner."""
+    freed: int = 0
+    """Of these, failed runs whose failed step would pass."""
+    retries_saved: int = 0
+    saved: TokenUsage = NO_USAGE
+
+    @classmethod
+    def of(cls, key: tuple[int, str], result: BacktestResult, *, failed_step: int | None) -> Self:
+        """What it would change in one run, which failed in ``failed_step``; None for one that did not fail."""
+        step, audit = key
+        sooner = result.find(BacktestKind.SOONER)
+        return cls(
+            step=step,
+            audit=audit,
+            judged=sum(totals.runs for kind, totals in result.kinds.items() if kind not in UNJUDGED),
+            sooner=sooner.runs,
+            freed=sooner.runs if step == failed_step else 0,
+            retries_saved=sooner.retries_saved,
+            saved=sooner.saved,
+        )
+
+    def __add__(self, other: WithoutAudit) -> WithoutAudit:
+        names = ("judged", "sooner", "freed", "retries_saved")
+        counts = {name: getattr(self, name) + getattr(other, name) for name in names}
+        return replace(self, saved=sum_usage([self.saved, other.saved]), **counts)
 
 
 class Judged(NamedTuple):
@@ -32,8 +67,8 @@ class Totals:
     """The runs that are behind, added up."""
 
     result: BacktestResult = field(default_factory=BacktestResult)
-    without: Mapping[Key, BacktestResult] = field(default_factory=dict)
-    """What leaving out each audit does, where that is asked."""
+    without: tuple[WithoutAudit, ...] = ()
+    """What leaving out each audit would change, where that is asked."""
     retries: int = 0
     """Retries that there were in the runs that could be judged."""
     outputs: int = 0
@@ -65,10 +100,13 @@ class Totals:
             last=max(filter(None, [self.last, *times]), default=None),
         )
 
-    def count_without(self, without: Mapping[Key, BacktestResult]) -> Self:
+    def count_without(self, found: Iterable[WithoutAudit]) -> Self:
         """With what some more runs would be without each audit."""
-        merged = {key: self.without.get(key, BacktestResult()) + result for key, result in without.items()}
-        return replace(self, without={**self.without, **merged})
+        sums = {(one.step, one.audit): one for one in self.without}
+        for one in found:
+            key = (one.step, one.audit)
+            sums[key] = sums[key] + one if key in sums else one
+        return replace(self, without=tuple(sums.values()))
 
     def get(self, kind: BacktestKind) -> KindTotals:
         """What the runs of one kind add up to."""
@@ -98,28 +136,16 @@ class Totals:
 
     def to_document(self) -> dict[str, Any]:
         """The totals as JSON types; ``from_document`` reads them back."""
-        return {
-            "result": self.result.to_document(),
-            "without": [[*key, result.to_document()] for key, result in self.without.items()],
-            "retries": self.retries,
-            "outputs": self.outputs,
-            "other_issues": self.other_issues,
-            "first": self.first and self.first.isoformat(),
-            "last": self.last and self.last.isoformat(),
-        }
+        document: dict[str, Any] = _TOTALS.dump_python(self, mode="json")
+        return document
 
     @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> Self:
+    def from_document(cls, document: Mapping[str, Any]) -> Totals:
         """Read what ``to_document`` made; an empty document is no run."""
-        if not document:
-            return cls()
-        times: dict[str, Any] = {
-            name: document[name] and datetime.fromisoformat(document[name]) for name in ("first", "last")
-        }
-        without = {(step, audit): BacktestResult.from_document(one) for step, audit, one in document["without"]}
-        counts = {name: document[name] for name in ("retries", "outputs", "other_issues")}
-        result = BacktestResult.from_document(document["result"])
-        return cls(result=result, without=without, **counts, **times)
+        return _TOTALS.validate_python(document, strict=False)
+
+
+_TOTALS = TypeAdapter(Totals)
 
 
 # ---------------------------------------------------------------------------------------------------------------

@@ -28,8 +28,8 @@ from flows.engine.spec import FlowSpec
 from flows.engine.spec_check import prepare_spec
 from flows.models import FlowVersion
 from flows.providers import build_providers, default_model_settings
-from runs.backtests.totals import Judged, Key, Totals
-from runs.models import Backtest, BacktestRun, Run, WorkState
+from runs.backtests.totals import Judged, Totals, WithoutAudit
+from runs.models import Backtest, BacktestRun, Run, RunStatus, WorkState
 from runs.stored_history import load_histories
 from runs.submission import find_own_limits
 from runs.worker.run_task import MissingPluginsError, PreparedVersions
@@ -126,7 +126,7 @@ class _Work:
         runs = Run.objects.in_bulk(list(run_ids))
         histories = load_histories([run for run in runs.values() if run.outputs_removed_at is None])
         found: dict[int, RunBacktest] = {}
-        without: dict[Key, BacktestResult] = {}
+        without: list[WithoutAudit] = []
         with asyncio.Runner() as runner:
             for run_id in run_ids:
                 if run_id not in histories:
@@ -134,31 +134,28 @@ class _Work:
                     found[run_id] = RunBacktest(BacktestKind.REMOVED, reason=BacktestReason.OUTPUTS_REMOVED)
                     continue
                 spec = self._prepare(runs[run_id])
-                own: dict[Key, BacktestResult] = {}
                 if isinstance(spec, FlowSpec):
                     found[run_id], own = runner.run(self._judge(runs[run_id], spec, histories[run_id]))
+                    without += own
                 else:
                     found[run_id] = spec
-                for key, result in own.items():
-                    without[key] = without.get(key, BacktestResult()) + result
                 if time.monotonic() >= deadline:
                     break
         times = {run.pk: run.created_at for run in runs.values()}
         judged = {run_id: Judged(result, histories.get(run_id), times.get(run_id)) for run_id, result in found.items()}
         return self._store(judged, without)
 
-    async def _judge(self, run: Run, spec: FlowSpec, history: History) -> tuple[RunBacktest, dict[Key, BacktestResult]]:
+    async def _judge(self, run: Run, spec: FlowSpec, history: History) -> tuple[RunBacktest, list[WithoutAudit]]:
         """What the candidate would have made of a run, or what it would have made without each of its audits."""
         candidate = self._candidate.with_limits(**find_own_limits(run, self._versions[run.version_id].flow_spec))
         try:
             async with asyncio.timeout(MAX_RUN_SECONDS):
                 if self._backtest.leaves_out_each:
-                    without = await leave_one_out(candidate, [(spec, history)], registry=registry)
-                    return RunBacktest(BacktestKind.SAME), without
-                return await backtest_run(spec, candidate, history, registry=registry), {}
+                    return _read_without(run, await leave_one_out(candidate, [(spec, history)], registry=registry))
+                return await backtest_run(spec, candidate, history, registry=registry), []
         except TimeoutError:
             sentence = f"Judging it was stopped: it took longer than {MAX_RUN_SECONDS} s."
-            return RunBacktest(BacktestKind.NOT_REPRODUCIBLE, reason=BacktestReason.DIFFERS, sentence=sentence), {}
+            return RunBacktest(BacktestKind.NOT_REPRODUCIBLE, reason=BacktestReason.DIFFERS, sentence=sentence), []
 
     def _prepare(self, run: Run) -> FlowSpec | RunBacktest:
         """What the run ran under, or what is said of a run whose version can't be prepared here."""
@@ -173,14 +170,15 @@ class _Work:
         return RunBacktest(BacktestKind.NOT_REPRODUCIBLE, reason=reason, sentence=sentence)
 
     @transaction.atomic
-    def _store(self, found: Mapping[int, Judged], without: Mapping[Key, BacktestResult]) -> bool:
+    def _store(self, found: Mapping[int, Judged], without: Sequence[WithoutAudit]) -> bool:
         """Store what a batch found, unless another task did so meanwhile; return whether more are left."""
         backtest = Backtest.objects.select_for_update().defer("document", "run_ids").get(pk=self._backtest.pk)
         if not backtest.is_unfinished:
             return False
         if backtest.position == self._position:
             # Retention deletes none of them meanwhile.
-            differing = [run_id for run_id, run in found.items() if run.result.kind not in _UNKEPT]
+            is_listed = not backtest.leaves_out_each
+            differing = [run_id for run_id, run in found.items() if is_listed and run.result.kind not in _UNKEPT]
             kept = Run.objects.filter(pk__in=differing).order_by("pk").select_for_update(no_key=True)
             columns = kept.values_list("pk", "outputs_removed_at")
             rows = [_build_row(backtest, run_id, found[run_id].result, removed is None) for run_id, removed in columns]
@@ -192,6 +190,19 @@ class _Work:
             return True
         backtest.end(WorkState.DONE)
         return False
+
+
+def _read_without(
+    run: Run, results: Mapping[tuple[int, str], BacktestResult]
+) -> tuple[RunBacktest, list[WithoutAudit]]:
+    """What a run would be without each audit, and whether it can be judged at all."""
+    failed_step = run.blocking_step if run.status == RunStatus.FAILED else None
+    without = [WithoutAudit.of(key, result, failed_step=failed_step) for key, result in results.items()]
+    for kind in (BacktestKind.NOT_REPRODUCIBLE, BacktestKind.REMOVED):
+        if results and all(kind in result.kinds for result in results.values()):
+            reasons = next(iter(results.values())).reasons
+            return RunBacktest(kind, reason=next(iter(reasons), None)), without
+    return RunBacktest(BacktestKind.SAME), without
 
 
 def _build_row(backtest: Backtest, run_id: int, found: RunBacktest, has_texts: bool) -> BacktestRun:

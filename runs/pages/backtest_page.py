@@ -1,8 +1,9 @@
-"""What the page of a backtest shows: the sentence, four figures, what changed, the runs that differ, and the audits."""
+"""What the page of a backtest shows: the sentence, the figures, what changed, the runs that differ, and the audits."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -10,22 +11,14 @@ from django.db.models import Q
 from django.urls import reverse
 
 from flows.engine.backtest import find_untestable
-from flows.engine.backtest_result import BacktestKind, BacktestResult, KindTotals
+from flows.engine.backtest_result import AuditChange, BacktestKind
 from flows.engine.differences import compare_specs, summarise_changes
 from flows.engine.errors import SpecError
 from flows.engine.spec import FlowSpec
 from flows.portability import describe_place
-from runs.backtests.totals import (
-    UNJUDGED,
-    Totals,
-    describe_further,
-    describe_open,
-    describe_saved,
-    describe_totals,
-    list_pieces,
-)
+from runs.backtests.totals import Totals, describe_totals, list_pieces
 from runs.filter_fields import parse_run_number
-from runs.formatting import NOTHING, format_cost, format_count, format_duration, format_plural
+from runs.formatting import format_count, format_duration
 from runs.history.texts import cut_text, show_invisible
 from runs.models import Attempt, Backtest, BacktestRun, Step, Worker
 from runs.pages.addresses import Pager
@@ -48,11 +41,6 @@ KINDS: Mapping[str, tuple[Badge, str]] = {
     BacktestKind.SOONER: (Badge("Sooner", "check-circle", "passed"), "would end sooner"),
 }
 """Kinds of runs that have rows, the most severe first: how they would end, and what a group of them is called."""
-_UNJUDGED_WORDS: Mapping[BacktestKind, str] = {
-    BacktestKind.BEYOND: "with another input",
-    BacktestKind.NOT_REPRODUCIBLE: "not as stored",
-    BacktestKind.REMOVED: "without outputs",
-}
 
 
 def load_backtest_page(backtest: Backtest, query: Mapping[str, str]) -> dict[str, Any]:
@@ -66,26 +54,22 @@ def load_backtest_page(backtest: Backtest, query: Mapping[str, str]) -> dict[str
         "badge": BADGES[backtest.state],
         "totals": totals,
         "pieces": list_pieces(totals),
-        "sentence": describe_found(backtest),
+        "sentence": describe_totals(totals),
         "filter_words": [one for one in list_filter_words(backtest.query) if one[0] != "Flow"],
         "has_no_worker": backtest.is_unfinished and not Worker.objects.alive().exists(),
     }
     if backtest.is_unfinished:
         return context
-    seconds = (backtest.ended_at - backtest.started_at).total_seconds() if _has_times(backtest) else None  # type: ignore[operator]
+    has_times = backtest.started_at is not None and backtest.ended_at is not None
+    seconds = (backtest.ended_at - backtest.started_at).total_seconds() if has_times else None  # type: ignore[operator]
     context |= {
         "took": format_duration(seconds),
         "is_live": backtest.version_id is not None and backtest.version_id == backtest.flow.live_version_id,
         **_compare_with_base(backtest, spec),
-        "audits": _list_audits(totals, spec, backtest),
+        "audits": _list_audits(totals, spec),
     }
-    if not backtest.leaves_out_each:
-        context |= {"bar": plot_bar(totals), "cards": _list_cards(totals), **_load_groups(backtest, totals, query)}
-    return context
-
-
-def _has_times(backtest: Backtest) -> bool:
-    return backtest.started_at is not None and backtest.ended_at is not None
+    kinds = {kind.value: totals.get(kind) for kind in BacktestKind}
+    return context | {"bar": _plot_bar(totals), "kinds": kinds, **_load_groups(backtest, totals, query)}
 
 
 def _read_spec(backtest: Backtest) -> FlowSpec | None:
@@ -100,22 +84,11 @@ def name_candidate(backtest: Backtest) -> str:
     return f"v{backtest.version.number}" if backtest.version else "Draft"
 
 
-def describe_found(backtest: Backtest) -> str:
-    """What was found, or what keeps it from being found, in a sentence."""
-    if backtest.leaves_out_each:
-        results = Totals.from_document(backtest.totals).without.values()
-        judged = [result.kinds.keys() - set(UNJUDGED) for result in results]
-        idle = sum(kinds == {BacktestKind.SAME} for kinds in judged)
-        verb = "changes" if idle == 1 else "change"
-        return f"Of {format_plural(len(results), 'audit')} {format_count(idle)} {verb} nothing when left out."
-    return describe_totals(Totals.from_document(backtest.totals))
-
-
 def _compare_with_base(backtest: Backtest, spec: FlowSpec | None) -> dict[str, Any]:
     """What the candidate changes against the version that was live, and what of it history can't answer."""
     base = backtest.flow.versions.filter(number=backtest.base_version or 0).defer("spec").first()
     old = load_specs([base])[base.pk] if base else None
-    if spec is None or old is None or backtest.leaves_out_each:
+    if spec is None or old is None:
         return {}
     places = [describe_place(backtest.document, problem.path) for problem in find_untestable(old, spec)]
     changes = compare_specs(old, spec)
@@ -127,74 +100,21 @@ def _compare_with_base(backtest: Backtest, spec: FlowSpec | None) -> dict[str, A
     }
 
 
-class Bar(NamedTuple):
-    """A part of the bar in a box of 1,000 by 14."""
-
-    kind: str
-    x: int
-    width: int
-
-
-def plot_bar(totals: Totals) -> list[Bar]:
-    """The parts of the bar: refused, unjudged, sooner, the same. Few runs are not none: each part is seen."""
+def _plot_bar(totals: Totals) -> list[tuple[str, str, str]]:
+    """The parts of the bar, the most severe first: kind, where it begins and how wide it is, in per cent."""
     counts = {
         "refused": totals.get(BacktestKind.REFUSED).runs,
         "unjudged": totals.unjudged,
         "sooner": totals.get(BacktestKind.SOONER).runs,
         "same": totals.get(BacktestKind.SAME).runs,
     }
-    shown = {kind: count for kind, count in counts.items() if count}
-    room = 1_000 - 2 * (len(shown) - 1) - 4 * len(shown)
-    bars, x = [], 0
-    for kind, count in shown.items():
-        width = 4 + room * count // max(1, totals.result.runs)
-        bars.append(Bar(kind, x, width))
-        x += width + 2
-    return bars
-
-
-class Card(NamedTuple):
-    """One of the four figures; ``kind`` is that of its list, empty without one."""
-
-    tone: str
-    figure: str
-    title: str
-    note: str
-    kind: str
-
-
-def _list_cards(totals: Totals) -> list[Card]:
-    same, sooner, refused = map(totals.get, (BacktestKind.SAME, BacktestKind.SOONER, BacktestKind.REFUSED))
-    unjudged = [
-        f"{format_count(totals.get(kind).runs)} {words}"
-        for kind, words in _UNJUDGED_WORDS.items()
-        if totals.get(kind).runs
-    ]
-    others = f"{format_count(totals.other_issues)} of them with other issues" if totals.other_issues else ""
-    first_unjudged = next((kind for kind in UNJUDGED if kind in KINDS and totals.get(kind).runs), "")
+    shares = [100 * count / max(1, totals.result.runs) for count in counts.values()]
+    starts = accumulate(shares, initial=0.0)
     return [
-        Card(
-            "failed",
-            format_count(refused.runs),
-            "Would be refused",
-            describe_further(refused).strip(" ()"),
-            BacktestKind.REFUSED if refused.runs else "",
-        ),
-        Card("errored", format_count(totals.unjudged), "Can’t be judged", ", ".join(unjudged), first_unjudged),
-        Card(
-            "passed",
-            format_count(sooner.runs),
-            "End sooner",
-            _describe_sooner(sooner),
-            BacktestKind.SOONER if sooner.runs else "",
-        ),
-        Card("quiet", format_count(same.runs), "End the same", others, ""),
+        (kind, f"{start:.2f}%", f"{share:.2f}%")
+        for kind, start, share in zip(counts, starts, shares, strict=False)
+        if share
     ]
-
-
-def _describe_sooner(totals: KindTotals) -> str:
-    saved = describe_saved(totals).strip(" ()")
-    return (f"{saved} saved" if saved else "") + describe_open(totals).removeprefix("" if saved else ", ")
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -221,7 +141,7 @@ class RunRow(NamedTuple):
     would_note: str
     gone: Sequence[IssueLine]
     new: Sequence[IssueLine]
-    words: Sequence[str]
+    sentence: str
 
 
 class Group(NamedTuple):
@@ -315,7 +235,7 @@ def _build_row(row: BacktestRun, step_name: str, outputs: Mapping[tuple[int, int
         would_note=would_note,
         gone=_list_issues(row, row.gone, outputs),
         new=_list_issues(row, row.new, outputs),
-        words=list(_describe_row(row)),
+        sentence=show_invisible(row.sentence),
     )
 
 
@@ -333,79 +253,27 @@ def _list_issues(
     ]
 
 
-def _describe_row(row: BacktestRun) -> Iterator[str]:
-    """What the row means, in short sentences."""
-    if row.kind == BacktestKind.SOONER and row.attempts_saved and not row.gone:
-        yield "What blocked no longer does."
-    elif row.kind == BacktestKind.REFUSED and not row.new:
-        yield "What only warned blocks now."
-    if row.sentence:
-        yield show_invisible(row.sentence)
-    elif row.kind == BacktestKind.REFUSED:
-        more = f"At least {format_plural(row.further_calls, 'more call')}." if row.further_calls else ""
-        yield more or "Its tries are used up."
-    elif row.attempts_saved:
-        cost = f" and {format_cost(row.cost_saved, row.unpriced)}" if row.cost_saved else ""
-        yield f"{format_plural(row.attempts_saved, 'attempt')}{cost} saved."
-    if row.is_hypothetical:
-        yield "Hypothetical: its retries were asked in other words."
-    if row.run.outputs_removed_at is not None:
-        yield "The run’s outputs were removed since."
-
-
 # ---------------------------------------------------------------------------------------------------------------
 # Audits
 
 
 class AuditLine(NamedTuple):
-    """One audit in the runs of the backtest."""
+    """What becomes of one audit in the runs of the backtest."""
 
+    change: AuditChange
     step: str
-    name: str
     severity: Badge | None
-    cells: Sequence[tuple[str, str]]
-    """Figures, each with its tone."""
 
 
-def _list_audits(totals: Totals, spec: FlowSpec | None, backtest: Backtest) -> list[AuditLine]:
-    """By step and name. Of a backtest that leaves out each audit, what leaving out each would change."""
-    known = (
-        {(number, audit.name): audit for number, step in enumerate(spec.steps, 1) for audit in step.audits}
-        if spec
-        else {}
-    )
-    steps = {number: step.name for number, step in enumerate(spec.steps, 1)} if spec else {}
-    lines: dict[tuple[int, str], list[tuple[str, str]]] = {}
-    if backtest.leaves_out_each:
-        lines = {key: list_without_cells(result) for key, result in totals.without.items()}
-    for one in () if backtest.leaves_out_each else totals.result.audits:
-        lines[one.step, one.audit] = [
-            (format_count(one.fired_before), ""),
-            (format_count(one.fired_after), ""),
-            (format_count(one.gone), "passed" if one.gone else "quiet"),
-            (format_count(one.new), "failed" if one.new else "quiet"),
-        ]
+def _list_audits(totals: Totals, spec: FlowSpec | None) -> list[AuditLine]:
+    """By step and name."""
+    steps = dict(enumerate(spec.steps if spec else (), 1))
+    severities = {(number, audit.name): audit.severity.value for number, step in steps.items() for audit in step.audits}
     return [
         AuditLine(
-            step=f"{step} {steps.get(step, '')}".strip(),
-            name=name,
-            severity=SEVERITIES[known[step, name].severity.value] if (step, name) in known else None,
-            cells=cells,
+            change=one,
+            step=f"{one.step} {steps[one.step].name if one.step in steps else ''}".strip(),
+            severity=SEVERITIES[severities[one.step, one.audit]] if (one.step, one.audit) in severities else None,
         )
-        for (step, name), cells in sorted(lines.items())
-    ]
-
-
-def list_without_cells(result: BacktestResult) -> list[tuple[str, str]]:
-    """What leaving out an audit would change: runs that end sooner, retries and cost saved."""
-    if all(kind in UNJUDGED for kind in result.kinds):
-        return [(NOTHING, "quiet")] * 3
-    sooner = result.kinds.get(BacktestKind.SOONER)
-    if sooner is None:
-        return [("0", "quiet"), ("0", "quiet"), (NOTHING, "")]
-    cost = sooner.saved.cost
-    return [
-        (format_count(sooner.runs), "passed"),
-        (format_count(sooner.retries_saved), "passed"),
-        (f"\N{MINUS SIGN}{format_cost(cost, sooner.saved.unpriced)}" if cost else NOTHING, ""),
+        for one in totals.result.audits
     ]

@@ -5,7 +5,6 @@ While a backtest is in progress its page shows how far it is; the rest comes onc
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict
@@ -16,7 +15,6 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from flows.engine.errors import SpecError
 from flows.engine.spec import FlowSpec
 from flows.models import Flow, FlowVersion
-from runs.audit_log.events import AuditAction, log_audit_event
 from runs.backtests.requests import (
     DEFAULT_LIMIT,
     MAX_LIMIT,
@@ -25,21 +23,18 @@ from runs.backtests.requests import (
     request_backtest,
     stop_backtest,
 )
-from runs.exports.formats import CONTENT_TYPES, CSV_MARK, format_json_cell, format_rows, format_text_cell
-from runs.exports.streaming import TooManyFilesError, require_free_slot, send_file
+from runs.backtests.totals import Totals, describe_totals
 from runs.filter_fields import parse_run_number
 from runs.formatting import format_count
-from runs.models import Backtest, BacktestRun
+from runs.models import Backtest
 from runs.pages.access import get_user, refuse, require_permission
 from runs.pages.addresses import read_exact_filters
-from runs.pages.backtest_page import describe_found, load_backtest_page, name_candidate
+from runs.pages.backtest_page import load_backtest_page, name_candidate
 from runs.pages.bulk import BADGES, list_filter_words
-from runs.pages.exporting import refuse_for_now
 from runs.pages.flow_version import fetch_flow
 
 MAX_LISTED = 50
 """Backtests that the list of them shows."""
-EXPORT_BATCH_SIZE = 200
 NOT_STARTED = "The backtest was not started"
 
 
@@ -58,14 +53,16 @@ def show_backtests(request: HttpRequest, flow_name: str) -> HttpResponseBase:
     if request.method == "POST":
         return _request(request, flow)
     filters, problems = read_exact_filters(request.GET, others=("candidate",))
-    rows = Backtest.objects.filter(flow=flow).select_related("version", "asked_by")
-    rows = rows.defer("document", "run_ids", "version__spec")
+    rows = Backtest.objects.listed().filter(flow=flow).select_related("version", "asked_by").defer("version__spec")
     versions = list(flow.versions.defer("spec"))
     wanted = request.GET.get("candidate", "")
     query = "" if problems else filters.to_query("flow") if "version" not in filters.values else filters.to_query()
     context = {
         "flow": flow,
-        "rows": [(one, BADGES[one.state], name_candidate(one), describe_found(one)) for one in rows[:MAX_LISTED]],
+        "rows": [
+            (one, BADGES[one.state], name_candidate(one), describe_totals(Totals.from_document(one.totals)))
+            for one in rows[:MAX_LISTED]
+        ],
         "versions": versions,
         "candidate": next((one.number for one in versions if str(one.number) == wanted), versions[0].number)
         if versions
@@ -122,23 +119,6 @@ def leave_out_each(request: HttpRequest, flow_name: str, number: int) -> HttpRes
 @require_POST
 @require_permission("runs.view_run")
 @require_permission("runs.add_run")
-def run_again(request: HttpRequest, backtest_id: int) -> HttpResponse:
-    """Judge the newest runs by the same definition once more."""
-    backtest = get_object_or_404(Backtest.objects.select_related("flow__live_version", "version"), pk=backtest_id)
-    filters, problems = read_exact_filters(QueryDict(backtest.query))
-    try:
-        candidate = backtest.version or FlowSpec.from_document(backtest.document)
-    except SpecError as error:
-        problems = (*problems, str(error))
-    if problems:
-        return refuse(request, NOT_STARTED, problems=problems, back_url=_list_url(backtest.flow))
-    options = {"limit": backtest.limit, "leaves_out_each": backtest.leaves_out_each}
-    return start_backtest(request, backtest.flow, candidate, filters=filters, **options)
-
-
-@require_POST
-@require_permission("runs.view_run")
-@require_permission("runs.add_run")
 def stop(request: HttpRequest, backtest_id: int) -> HttpResponse:
     """Stop a backtest; one that has ended stays as it is."""
     stop_backtest(get_object_or_404(Backtest, pk=backtest_id))
@@ -152,8 +132,16 @@ def stop(request: HttpRequest, backtest_id: int) -> HttpResponse:
 @require_safe
 @require_permission("runs.view_run")
 def show_backtest(request: HttpRequest, backtest_id: int) -> HttpResponse:
-    """One backtest; ``?kind=`` lists the runs that differ in one way, ``?before=`` those before a run."""
-    return render(request, "runs/backtest.html", load_backtest_page(_load(backtest_id), request.GET))
+    """One backtest; ``?kind=`` lists the runs that differ in one way, ``?before=`` those before a run.
+
+    One that leaves out each audit is a column of the flow's page.
+    """
+    backtest = _load(backtest_id)
+    if backtest.leaves_out_each and backtest.version is not None:
+        is_live = backtest.version_id == backtest.flow.live_version_id
+        query = "" if is_live else f"?version={backtest.version.number}"
+        return redirect(f"{reverse('runs:flow', args=[backtest.flow.name])}{query}#audits")
+    return render(request, "runs/backtest.html", load_backtest_page(backtest, request.GET))
 
 
 @require_safe
@@ -171,51 +159,10 @@ def _load(backtest_id: int) -> Backtest:
     return get_object_or_404(rows.defer("run_ids", "flow__live_version__spec", "version__spec"), pk=backtest_id)
 
 
-_COLUMNS = (
-    *("run_id", "kind", "reason", "step", "attempt", "ended", "ends", "attempts_saved", "tokens_saved", "cost_saved"),
-    *("unpriced", "further_calls", "is_hypothetical", "sentence", "gone", "new"),
-)
-_CELLS: dict[str, Any] = {"sentence": format_text_cell, "gone": format_json_cell, "new": format_json_cell}
-
-
-@require_safe
-@require_permission("runs.view_run")
-def export_backtest(request: HttpRequest, backtest_id: int) -> HttpResponseBase:
-    """The runs that differ as CSV."""
-    backtest = _load(backtest_id)
-    try:
-        if request.method != "HEAD":
-            require_free_slot()
-            log_audit_event(action=AuditAction.EXPORTED, about=backtest, details={"flow": backtest.flow.name})
-    except TooManyFilesError as error:
-        return refuse_for_now(request, error)
-    name = f"toolflow-backtest-{backtest_id}.csv"
-    return send_file(request, _write_parts(backtest), name=name, content_type=CONTENT_TYPES["csv"])
-
-
-def _write_parts(backtest: Backtest) -> Iterator[bytes]:
-    """The file, a part for each batch of rows."""
-    yield f"{CSV_MARK}{format_rows([['run', *_COLUMNS[1:]]])}".encode()
-    last = 0
-    while True:
-        found = BacktestRun.objects.filter(backtest=backtest, pk__gt=last).order_by("pk")
-        rows = list(found.values("pk", *_COLUMNS)[:EXPORT_BATCH_SIZE])
-        if not rows:
-            return
-        last = rows[-1]["pk"]
-        yield format_rows([[_format(name, row[name]) for name in _COLUMNS] for row in rows]).encode()
-
-
-def _format(name: str, value: Any) -> Any:
-    return "" if value is None else _CELLS.get(name, str)(value)
-
-
 urls = [
     path("flows/<slug:flow_name>/backtests/", show_backtests, name="backtests"),
     path("flows/<slug:flow_name>/versions/<number:number>/without-each/", leave_out_each, name="leave-out-each"),
     path("backtests/<number:backtest_id>/", show_backtest, name="backtest"),
     path("backtests/<number:backtest_id>/live", show_changes, name="backtest-live"),
     path("backtests/<number:backtest_id>/stop/", stop, name="backtest-stop"),
-    path("backtests/<number:backtest_id>/again/", run_again, name="backtest-again"),
-    path("backtests/<number:backtest_id>/runs.csv", export_backtest, name="backtest-export"),
 ]

@@ -20,14 +20,14 @@ from django.urls import path
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from flows.engine.backtest_result import BacktestKind, BacktestResult
+from flows.engine.backtest_result import BacktestReason
 from flows.models import Flow, FlowVersion
 from runs import issue_groups
 from runs.backtests.predictions import load_without_each
-from runs.backtests.totals import UNJUDGED, Totals, format_retries
+from runs.backtests.totals import Totals, WithoutAudit, format_retries
 from runs.formatting import NOTHING, format_cost, format_count, format_plural, format_share
 from runs.history.texts import show_invisible
-from runs.models import Backtest, DailyRuns, Run
+from runs.models import Backtest, DailyRuns, Run, Worker
 from runs.pages.access import require_permission
 from runs.pages.addresses import build_issues_url, find_address, link_runs
 from runs.pages.flow_figures import (
@@ -267,8 +267,21 @@ class WithoutIt(NamedTuple):
     """What leaving out one audit alone would save."""
 
     retries: str
-    note: str
+    lines: Sequence[str]
     tone: str
+    only_costs: bool
+    """Whether all runs that it kept from passing at once succeeded in the end."""
+
+
+_REASONS = {
+    BacktestReason.IMPURE_PLUGIN: "plug-in that is not pure",
+    BacktestReason.MISSING_PLUGIN: "plug-in missing",
+    BacktestReason.PLUGIN_CHANGED: "plug-in changed",
+    BacktestReason.REDACTED: "redacted",
+    BacktestReason.DIFFERS: "not as stored, or too slow",
+    BacktestReason.OUTPUTS_REMOVED: "outputs removed",
+}
+"""Why a run can't be judged."""
 
 
 def load_audits(
@@ -283,7 +296,8 @@ def load_audits(
     What fired in a step of the same name is one audit, at whatever position the step was. ``without`` is the backtest
     of the version shown that leaves out each of its audits.
     """
-    left_out = Totals.from_document(without.totals).without if without and not without.is_unfinished else {}
+    totals = Totals.from_document(without.totals if without and not without.is_unfinished else {})
+    left_out = {(one.step, one.audit): one for one in totals.without}
     audits = fetch_audits(scope, counted.groups, by_cost=asked["sort"] == COST, limit=MAX_AUDITS + 1)
     known = {
         (step.spec.name, line.name): (step.number, line)
@@ -324,20 +338,31 @@ def load_audits(
             )
         )
     note = f"the first {MAX_AUDITS}" if len(audits) > MAX_AUDITS else ""
-    return {"rows": rows, "note": note, "issues_url": build_url(), "without": without}
+    return {
+        "rows": rows,
+        "note": note,
+        "issues_url": build_url(),
+        "without": without,
+        "judged": totals.result.runs - totals.unjudged,
+        "unjudged": [f"{format_count(count)} {_REASONS[reason]}" for reason, count in totals.result.reasons.items()],
+        "has_no_worker": without is not None and without.is_unfinished and not Worker.objects.alive().exists(),
+    }
 
 
-def _describe_without(result: BacktestResult | None) -> WithoutIt | None:
+def _describe_without(found: WithoutAudit | None) -> WithoutIt | None:
     """What leaving out an audit would change in the runs that could be judged; None where none could be."""
-    judged = sum(result.find(kind).runs for kind in result.kinds if kind not in UNJUDGED) if result else 0
-    if result is None or not judged:
+    if found is None or not found.judged:
         return None
-    sooner = result.find(BacktestKind.SOONER)
-    if not sooner.runs:
-        return WithoutIt(format_retries(0), f"none of {format_count(judged)} judged sooner", "quiet")
-    retries = f"\N{MINUS SIGN}{format_retries(sooner.retries_saved)}"
-    cost = f", \N{MINUS SIGN}{format_cost(sooner.saved.cost, sooner.saved.unpriced)}" if sooner.saved.cost else ""
-    return WithoutIt(retries, f"{format_count(sooner.runs)} of {format_count(judged)} judged sooner{cost}", "passed")
+    if not found.sooner:
+        return WithoutIt(format_retries(0), [f"all {format_count(found.judged)} judged the same"], "quiet", False)
+    kept = found.sooner - found.freed
+    lines = [f"{format_plural(kept, 'run')} of {format_count(found.judged)} sooner"] if kept else []
+    if found.freed:
+        lines.append(f"{format_plural(found.freed, 'failed run')} would pass here")
+    if found.saved.cost:
+        lines[0] += f", \N{MINUS SIGN}{format_cost(found.saved.cost, found.saved.unpriced)}"
+    retries = f"\N{MINUS SIGN}{format_retries(found.retries_saved)}"
+    return WithoutIt(retries, lines, "errored" if found.freed else "passed", not found.freed)
 
 
 def _add(one: AuditSums, other: AuditSums) -> AuditSums:

@@ -51,7 +51,9 @@ def store_run(version: FlowVersion, *texts: str, **fields: Any) -> Run:
         attempts.append(make_attempt(1, number, outcome, output={"text": text}, issues=issues, usage=usage))
     is_passed = len(texts[-1]) >= LONG
     status = "succeeded" if is_passed else "failed"
-    values = {"status": status, "steps_passed": int(is_passed), "retry_count": len(texts) - 1, **fields}
+    blocking = {} if is_passed else {"blocking_step": 1, "blocking_attempt": len(texts)}
+    counts = {"steps_passed": int(is_passed), "retry_count": len(texts) - 1}
+    values: dict[str, Any] = {"status": status, **counts, **blocking, **fields}
     return make_stored_run(*attempts, version=version, **values)
 
 

@@ -15,7 +15,7 @@ from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from flows.engine.backtest_result import BacktestKind, BacktestResult, KindTotals
+from flows.engine.backtest_result import BacktestKind, BacktestReason, BacktestResult, KindTotals
 from flows.engine.history import TokenUsage
 from flows.engine.spec import FailAt
 from flows.models import FlowVersion
@@ -280,6 +280,18 @@ class TestWork:
         assert (found.state, count_kinds(found)) == (WorkState.DONE, {"not_reproducible": 4})
         assert all(row.sentence for row in found.runs.all())
 
+    def test_leaving_out_each_audit_counts_runs_that_can_not_be_judged(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        async def hang(*_: Any, **__: Any) -> None:
+            await asyncio.Event().wait()
+
+        version = store_history()[0].version
+        monkeypatch.setattr(work, "MAX_RUN_SECONDS", 0.01)
+        monkeypatch.setattr(work, "leave_one_out", hang)
+        found = backtest(version, leaves_out_each=True)
+        totals = Totals.from_document(found.totals)
+        assert (count_kinds(found), totals.without) == ({"not_reproducible": 4}, ())
+        assert totals.result.reasons == {BacktestReason.DIFFERS: 4}
+
     def test_a_run_that_kills_its_task_three_times_fails_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
         runs = store_history()
         monkeypatch.setattr(work, "BATCH_SIZE", 50)
@@ -337,8 +349,9 @@ class TestPredictions:
         version = store_history()[0].version
         found = backtest(version, leaves_out_each=True)
         without = Totals.from_document(found.totals).without
-        saved = {audit: result.find(BacktestKind.SOONER).attempts_saved for (_, audit), result in without.items()}
-        assert saved == {"Is long": 6, "Has no x": 0}
+        saved = {one.audit: (one.judged, one.sooner, one.freed, one.retries_saved) for one in without}
+        assert saved == {"Is long": (4, 3, 1, 6), "Has no x": (4, 0, 0, 0)}
+        assert not found.runs.exists()
         assert load_without_each(version) == found
         # It is about the version itself.
         assert not Backtest.objects.listed().exists()
