@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 SCRIPTS = (
     *("dom", "flow", "fields", "model_field", "schema_field", "part", "outline", "value_tree", "value_panel"),
-    *("completion", "save", "live", "live_try"),
+    *("completion", "save", "live", "live_try", "savings"),
 )
 """What edits the document, in this order."""
 ICONS = (

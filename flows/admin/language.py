@@ -33,7 +33,7 @@ OTHER_USES = {
 }
 """Parts of the names of models that can't be called for an output."""
 
-PAGES = ("check", "schema", "language", "values", "try", "judge")
+PAGES = ("check", "schema", "language", "values", "try", "judge", "savings")
 """What the editor's scripts ask."""
 
 GIVES = {

@@ -124,6 +124,7 @@ ADDRESSES = {
     "admin/flows/flow/schema/":                         (EDITOR, EDITOR),
     "admin/flows/flow/values/":                         (VIEWER, VIEWER),
     "admin/flows/flow/judge/":                          (EDITOR, EDITOR),
+    "admin/flows/flow/savings/":                        (EDITOR, EDITOR),
     "admin/flows/flow/try/":                            (EDITOR, EDITOR),
     "admin/flows/flow/plugins/":                        (VIEWER, VIEWER),
     "admin/flows/flow/<flow_id>/versions/":             (VIEWER, VIEWER),
