@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any, Self
 
-from django.conf import settings
 from django.db import models
 from django.db.models import Exists, F, OuterRef, Q, Value
 from django.db.models.functions import Concat, Now
@@ -13,19 +11,11 @@ from django.db.models.functions import Concat, Now
 from flows.engine.backtest_result import BacktestKind
 from flows.json_field import OrderedJSONField
 from flows.models import Flow, FlowVersion
-from runs.models.bulk_action import UNFINISHED, WorkState
-from runs.models.run import Run, in_future
+from runs.models.long_work import LongWork, LongWorkQuerySet, WorkState
+from runs.models.run import Run
 
 
-class BacktestQuerySet(models.QuerySet["Backtest"]):
-    def unfinished(self) -> Self:
-        """Backtests that have something left to do."""
-        return self.filter(state__in=UNFINISHED)
-
-    def silent(self, length: timedelta) -> Self:
-        """Unfinished backtests that no process has worked on for that long."""
-        return self.unfinished().filter(heartbeat_at__lt=in_future(-length))
-
+class BacktestQuerySet(LongWorkQuerySet["Backtest"]):
     def predicting(self) -> Self:
         """Finished ones of what a version has by now, over runs of its flow that no other filter chose."""
         published = FlowVersion.objects.filter(flow=OuterRef("flow"), digest=OuterRef("digest"))
@@ -39,8 +29,8 @@ class BacktestQuerySet(models.QuerySet["Backtest"]):
         return self.filter(leaves_out_each=False).defer("document", "run_ids")
 
 
-class Backtest(models.Model):
-    """Its runs are fixed when it is requested. What a batch found and the position are stored in one transaction."""
+class Backtest(LongWork):
+    """A question, and what was found so far."""
 
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="backtests", db_index=False)
     version = models.ForeignKey(
@@ -59,25 +49,10 @@ class Backtest(models.Model):
     leaves_out_each = models.BooleanField(
         default=False, help_text="Each audit of the definition is left out in turn; only its audits have figures."
     )
-    run_ids = models.JSONField(default=list, blank=True, help_text="Its runs, the newest first.")
-    run_count = models.PositiveIntegerField(default=0, help_text="How many these are.")
-    query = models.TextField(blank=True, default="", help_text="The filters of the list, as in its address.")
     limit = models.PositiveIntegerField(help_text="How many runs it may judge.")
-    asked_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
-    )
 
-    state = models.CharField(max_length=7, choices=WorkState, default=WorkState.WAITING)
-    problem = models.TextField(blank=True, default="", help_text="Why it failed, in one sentence.")
-    position = models.PositiveIntegerField(default=0, help_text="How many of its runs are behind.")
     tries = models.PositiveSmallIntegerField(default=0, help_text="Tasks that began at this position.")
-    revision = models.PositiveIntegerField(default=0, help_text="Grows with every change that a page shows.")
     totals = models.JSONField(default=dict, blank=True, help_text="What was found, as ``runs.backtests.totals`` says.")
-
-    created_at = models.DateTimeField(db_default=Now())
-    started_at = models.DateTimeField(null=True, blank=True)
-    heartbeat_at = models.DateTimeField(db_default=Now(), help_text="When it last came on.")
-    ended_at = models.DateTimeField(null=True, blank=True)
 
     objects = BacktestQuerySet.as_manager()
 
@@ -95,17 +70,6 @@ class Backtest(models.Model):
     def __str__(self) -> str:
         return f"Backtest {self.pk}"
 
-    @property
-    def is_unfinished(self) -> bool:
-        return self.state in UNFINISHED
-
-    @property
-    def percent(self) -> int:
-        """The share of its runs that is behind."""
-        if self.state == WorkState.DONE:
-            return 100
-        return self.position * 100 // max(self.run_count, 1)
-
     def begin(self) -> None:
         """Store that a task works on it from this position on."""
         Backtest.objects.unfinished().filter(pk=self.pk).update(tries=F("tries") + 1)
@@ -118,21 +82,6 @@ class Backtest(models.Model):
         self.position += count
         self.totals = totals
         self._update(position=self.position, totals=totals, tries=0)
-
-    def end(self, state: WorkState, problem: str = "") -> None:
-        """Store that nothing is left to do, or that nothing more will be done."""
-        self.state, self.problem = state, problem
-        self._update(state=state, problem=problem, ended_at=Now())
-
-    def stop(self) -> bool:
-        """End it as it is; False if it had ended already. What it has found stays."""
-        values: dict[str, Any] = {"state": WorkState.STOPPED, "ended_at": Now(), "revision": F("revision") + 1}
-        is_stopped = Backtest.objects.unfinished().filter(pk=self.pk).update(**values)
-        self.refresh_from_db(fields=["state", "ended_at", "revision", "position", "totals"])
-        return bool(is_stopped)
-
-    def _update(self, **values: Any) -> None:
-        Backtest.objects.filter(pk=self.pk).update(**values, heartbeat_at=Now(), revision=F("revision") + 1)
 
 
 class BacktestRun(models.Model):
