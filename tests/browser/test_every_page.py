@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 from typing import Any, Literal
 
@@ -21,6 +21,7 @@ from tests.browser.conftest import Complaints
 from tests.browser.editor import press_save, row
 from tests.browser.run_under_way import RunUnderWay
 from tests.browser.widths import list_sticking_out, open_all_folds, resize
+from tests.conftest import IS_LONG
 from tests.engine.builders import make_attempt, make_issue, make_step
 from tests.flows.loading import load_flow
 from tests.runs.backtest_rows import ask, finish_in_thread, make_audited_flow, store_history
@@ -38,21 +39,23 @@ THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 AXE: str = Axe().axe_script
 COLOURS = {"runOnly": ["color-contrast"]}
 ALL_BUT_COLOURS = {"rules": {"color-contrast": {"enabled": False}}}
-ASKED: dict[tuple[str, int], dict[str, Any]] = {
-    ("light", 1_280): {}, ("dark", 1_280): COLOURS, ("light", 390): ALL_BUT_COLOURS,
-}  # fmt: skip
+Asked = Mapping[tuple[str, int], dict[str, Any]]
+ON_PHONES: Asked = {("light", 390): ALL_BUT_COLOURS} if IS_LONG else {}
+ASKED: Asked = {("light", 1_280): {}, ("dark", 1_280): COLOURS, **ON_PHONES}
 """What axe is asked by theme and width: colours are the same at all widths, and the rest in both themes."""
+ASKED_EVERYWHERE = ASKED if IS_LONG else {}
+"""Of pages that show little. With more to show, they are among those on the way."""
 KNOWN = {("link-in-text-block", "/delete/"), ("aria-prohibited-attr", "/admin/auth/")}
 """What Django’s own pages have."""
 LONG = "W" * 100
 
 
-def find_problems(page: Page, complaints: Complaints) -> list[str]:
+def find_problems(page: Page, complaints: Complaints, asked: Asked = ASKED) -> list[str]:
     """What axe finds that is serious, whether the browser complains, and whether the page fits its window."""
     problems = [f"{page.url}: {complaint}" for complaint in complaints.take()]
     # What turns as long as something runs is never done.
     page.emulate_media(reduced_motion="reduce")
-    if not page.evaluate("'axe' in window"):
+    if asked and not page.evaluate("'axe' in window"):
         page.evaluate(AXE)
     for width, theme in product(WIDTHS, THEMES):
         resize(page, width)
@@ -60,8 +63,8 @@ def find_problems(page: Page, complaints: Complaints) -> list[str]:
         # What is fading in has colours of its own for a moment.
         page.evaluate("document.getAnimations().forEach((animation) => animation.finish())")
         problems += [f"{page.url}, {theme}, {width}: {part}" for part in list_sticking_out(page)]
-        if (theme, width) in ASKED:
-            options = {"resultTypes": ["violations"], "preload": False, **ASKED[theme, width]}
+        if (theme, width) in asked:
+            options = {"resultTypes": ["violations"], "preload": False, **asked[theme, width]}
             found = page.evaluate("options => axe.run(options)", options)["violations"]
             problems += [f"{page.url}, {theme}, {width}: {describe(one)}" for one in found if is_grave(page, one)]
     resize(page, WIDTHS[0])
@@ -99,7 +102,7 @@ def test_every_address(admin_page: Page, complaints: Complaints, world: World, i
     for address in addresses:
         admin_page.goto(address)
         open_all_folds(admin_page)
-        problems += find_problems(admin_page, complaints)
+        problems += find_problems(admin_page, complaints, ASKED_EVERYWHERE)
     assert not problems, "\n".join(problems)
 
 
@@ -168,7 +171,7 @@ def show_a_run(page: Page) -> Iterator[None]:
     yield
     sentence = "Step 1 “Step 1” " + "failed and failed " * 20
     failed = make_retried_run(status="failed", end_sentence=sentence, blocking_step=1, blocking_attempt=2)
-    for address in (run_address(failed), run_address(make_run()), "/runs/999/"):
+    for address in (run_address(failed), run_address(make_run()), "/runs/999/", "/issues/"):
         page.goto(address)
         yield
     page.goto(run_address(failed))
@@ -213,11 +216,11 @@ def show_statistics(page: Page) -> Iterator[None]:
 
 def show_starting_a_run(page: Page) -> Iterator[None]:
     load_examples()
-    for name in Flow.objects.values_list("name", flat=True):
-        for view in ("?example=1", "?example=1&view=json"):
-            page.goto(f"/runs/new/{name}/{view}")
-            open_all_folds(page)
-            yield
+    names = Flow.objects.values_list("name", flat=True)
+    for address in (*(f"{name}/?example=1" for name in names), f"{names[0]}/?example=1&view=json"):
+        page.goto(f"/runs/new/{address}")
+        open_all_folds(page)
+        yield
     page.goto("/runs/new/colour-theme/")
     page.get_by_label("Brand").fill("x" * 500)
     page.get_by_role("button", name="Start run").first.click()
@@ -236,7 +239,8 @@ def show_an_account(page: Page) -> Iterator[None]:
     page.get_by_role("link", name="Revoke nightly").click()
     yield
     delivery = make_delivery("https://example.com/hooks")
-    for address in ("/webhooks/", f"/webhooks/{delivery.pk}/", "/trail/?action=signed_in&from=lost"):
+    addresses = ("/webhooks/", f"/webhooks/{delivery.pk}/", "/trail/?action=signed_in&from=lost")
+    for address in (*addresses, "/admin/", "/admin/runs/run/", "/admin/auth/user/add/"):
         page.goto(address)
         yield
     page.goto("/account/")
@@ -259,11 +263,11 @@ def show_an_account(page: Page) -> Iterator[None]:
 def show_the_editor(page: Page) -> Iterator[None]:
     load_examples()
     page.goto(reverse("admin:flows_flow_change", args=[Flow.objects.get(name="colour-theme").pk]))
-    for name in ("Flow and limits", "Input", "Seed colours"):
+    for name in ("Flow and limits", "Seed colours"):
         row(page, name).first.click()
         open_all_folds(page)
         yield
-    for tab in ("JSON", "From an example", "From a step", "Registered type"):
+    for tab in ("From an example", "Registered type"):
         page.locator("#editor-part").get_by_role("tab", name=tab).click()
         yield
     page.get_by_role("button", name="Add an audit").click()
