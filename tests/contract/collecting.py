@@ -382,14 +382,24 @@ def collect(kind: str) -> list[str]:
     return list(dict.fromkeys(COLLECTORS[kind]()))
 
 
+def find_test(feature: str) -> str:
+    """The path of the file of tests that names all words of the feature, and its last one most often; or “none”."""
+    words = [re.escape(word) for word in re.findall(r"[\w-]{3,}", re.sub(r"<\w+>|api|v1", " ", feature))]
+    best, most = "none", 0
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        text = path.read_text(encoding="utf-8")
+        if all(re.search(rf"\b{word}\b", text) for word in words) and "contract" not in path.parts:
+            count = len(re.findall(rf"\b{words[-1]}\b", text)) if words else 0
+            best, most = (str(path.relative_to(ROOT)), count) if count > most else (best, most)
+    return best
+
+
 def main() -> None:
     """Write ``features.yaml`` again."""
     os.environ["DJANGO_SETTINGS_MODULE"] = "tests.settings"
     import django
 
     django.setup()
-    from tests.contract.shown_by import find_test
-
     before = load_features()
     lines = []
     for kind in COLLECTORS:
@@ -397,8 +407,8 @@ def main() -> None:
         known = before.get(kind, {})
         for feature in dict.fromkeys([*collect(kind), *known]):
             entry = {"mark": "keep", "test": "none", **known.get(feature, {})}
-            if not (ROOT / entry["test"].partition("::")[0]).is_file():
-                entry["test"] = find_test(kind, feature)
+            if entry["mark"] == "keep" and not (ROOT / entry["test"].partition("::")[0]).is_file():
+                entry["test"] = find_test(feature)
             text = yaml.safe_dump(
                 {feature: entry}, default_flow_style=True, width=1000, allow_unicode=True, sort_keys=False
             )

@@ -19,7 +19,8 @@ from pytest_django.live_server_helper import LiveServer
 from tests.contract.golden import check_golden, read_golden
 from tests.contract.site import ASK_FLOW, Api, create_token, run_local_flow, work_off_queue
 
-pytestmark = pytest.mark.django_db(transaction=True)
+# What each verb prints and does: tests/client.
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.nightly]
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULE, _, FUNCTION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]["toolflow"].partition(
