@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -14,7 +13,7 @@ from flows.engine.execution import ExecutionEnd
 from flows.engine.history import Attempt, History
 from flows.engine.planner import Wait, next_action
 from flows.engine.plugins import Registry
-from flows.engine.simulated_model import Fault, FaultKind, SimulatedModel
+from flows.engine.simulated_model import Fault, FaultKind
 from flows.engine.spec import AuditSpec
 from tests.engine.builders import NOON, FakeClock, MemoryRecorder, make_flow, make_history, make_step, seconds
 from tests.engine.executions import LENGTH, LONG, SHORT, audited, cut, execute, make_execution, outcomes, simulate
@@ -62,18 +61,6 @@ class TestWaits:
 
 class TestStopping:
     FLOW = make_flow(audited(1), audited(2))
-    APP = {"tool_1": [SHORT, LONG], "tool_2": [LONG]}
-
-    @staticmethod
-    def stop_after(app: SimulatedModel, calls: int) -> Callable[[], bool]:
-        return lambda: app.call_count >= calls
-
-    async def test_it_hands_back_at_the_boundary_with_what_ended_recorded_first(self) -> None:
-        app, recorder = simulate(**self.APP), MemoryRecorder()
-        end = await execute(self.FLOW, app, recorder=recorder, should_stop=self.stop_after(app, 1))
-        assert (end.finish, end.resume_at, app.call_count) == (None, None, 1)
-        assert recorder.describe() == ["1.1 begins", "1.1 failed"]
-        assert recorder.attempts == [*end.history][1:]
 
     @pytest.mark.parametrize("sleeps", [0, 1], ids=["before", "during"])
     async def test_a_stop_beside_a_wait_hands_back_with_the_moment_to_resume_at(self, sleeps: int) -> None:

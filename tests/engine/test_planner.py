@@ -54,25 +54,6 @@ class TestRetries:
         return next_action(make_flow(make_step(max_retries=max_retries), make_step(2)), make_history(*attempts))
 
     @pytest.mark.parametrize(
-        ("max_retries", "outcomes", "number"),
-        [
-            (3, "failed", 2),
-            (3, "invalid", 2),
-            (3, "failed failed failed", 4),
-            (1, "interrupted failed interrupted", 4),
-            (0, "interrupted", 2),
-            (0, "cancelled", 2),
-        ],
-    )
-    def test_a_step_is_tried_again_at_once_while_it_has_tries_left(
-        self, max_retries: int, outcomes: str, number: int
-    ) -> None:
-        assert self.plan(max_retries, outcomes) == Call(step=1, number=number)
-
-    def test_calls_without_an_answer_are_made_again_after_a_wait(self) -> None:
-        assert wait(self.plan(1, "errored errored errored failed errored")).then == Call(step=1, number=6)
-
-    @pytest.mark.parametrize(
         ("max_retries", "outcomes", "blocking", "tries"),
         [
             (3, "failed failed failed failed", 4, "4 attempts"),
@@ -141,10 +122,6 @@ class TestVerdicts:
 
 class TestStopOnFailure:
     FLOW = make_flow(make_step(1, max_retries=0, stop_on_failure=False), make_step(2, max_retries=0))
-
-    def test_by_default_a_step_that_did_not_pass_stops_the_flow(self) -> None:
-        flow = make_flow(make_step(1, max_retries=0), make_step(2))
-        assert isinstance(next_action(flow, make_history(make_attempt(1, outcome="failed"))), Finish)
 
     def test_without_it_the_flow_goes_on_and_the_run_still_does_not_succeed(self) -> None:
         failed = make_attempt(1, outcome="failed")
@@ -219,14 +196,6 @@ class TestRetryWindow:
         action = wait(next_action(self.FLOW, make_history(*errors)))
         assert errors[-1].ended_at is not None
         assert action.until == errors[-1].ended_at + seconds(10)
-
-    def test_time_inside_calls_and_before_the_first_error_is_not_part_of_it(self) -> None:
-        errors = make_course(("errored", 500, 120), ("errored", 40, 120), ("errored", 40, 120))
-        assert isinstance(next_action(self.FLOW, make_history(*errors)), Wait)
-
-    def test_an_output_begins_it_anew(self) -> None:
-        errors = make_course(("errored", 0, 1), ("errored", 99, 1), ("failed", 1, 1), ("errored", 0, 1))
-        assert isinstance(next_action(self.FLOW, make_history(*errors)), Wait)
 
     def test_a_retry_after_beyond_its_end_ends_the_step_at_once_and_says_so(self) -> None:
         error = make_error(ModelErrorCode.RATE_LIMITED, "The limit is reached (429).", retry_after=3_600)

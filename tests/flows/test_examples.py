@@ -79,14 +79,6 @@ class TestColourTheme:
         assert "#626C72" in issue.suggestions[0]
         assert await audit_contrast({"text": "#626C72", "background": "#F7F5F0"}) == []
 
-    async def test_an_issue_that_a_step_passed_with_is_shown_to_the_next_step_and_not_as_its_own(self) -> None:
-        result = await run_example("colour-theme")
-        assert findings(result.step(1).attempts[0]) == [("medium", "hue_diversity", "/colours/1/hex")]
-        for attempt in result.step(2).attempts:
-            previous, own = read_feedback(attempt)
-            assert "Step 1 “Seed colours”, attempt 1" in previous and "28°" in previous
-            assert "28°" not in own
-
     async def test_a_suite_that_changes_what_the_design_system_decided_is_found(self) -> None:
         result = await run_example("colour-theme")
         steps = [{"output": step.output} for step in result.steps[:3]]

@@ -244,19 +244,20 @@ class TestPermissions:
             assert {mine.post().status_code, mine.post("_overwrite", "1").status_code} == {403}
         assert read_rows() == before
 
-    def test_who_may_change_flows_saves_them_and_adds_none(self, mine: EditorPage) -> None:
-        mine.client = self.sign_in("change")
-        assert mine.save()[0].startswith("Saved as version 2.")
-        assert mine.client.get(ADD_URL).status_code == 403
-
-    def test_who_may_add_but_not_change_flows_gets_no_page_that_saves_nothing(self, mine: EditorPage) -> None:
-        client = self.sign_in("add", "view")
-        assert client.get(ADD_URL).status_code == client.post(ADD_URL, {}).status_code == 403
-        assert "/flow/add/" not in client.get("/admin/flows/flow/").content.decode()
-
-    def test_who_may_add_and_change_flows_adds_one(self) -> None:
-        fill_new_flow(self.sign_in("add", "change")).save()
-        assert Flow.objects.get().name == "invoice-extraction"
+    @pytest.mark.parametrize(
+        ("actions", "saves", "adds"),
+        [(("change",), True, False), (("add", "view"), False, False), (("add", "change"), True, True)],
+    )
+    def test_to_change_and_to_add_are_permissions_of_their_own(
+        self, mine: EditorPage, actions: tuple[str, ...], saves: bool, adds: bool
+    ) -> None:
+        mine.client = self.sign_in(*actions)
+        assert (mine.post().status_code == 200) is saves
+        assert (mine.client.get(ADD_URL).status_code == 200) is adds
+        if adds:
+            fill_new_flow(mine.client).save()
+        assert Flow.objects.count() == (2 if adds else 1)
+        assert (mine.client.post(ADD_URL, {}).status_code == 403) is not adds
 
 
 def test_markup_that_was_typed_is_shown_as_text_and_pages_hold_nothing_inline(editor: Client) -> None:

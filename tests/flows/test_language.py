@@ -67,11 +67,6 @@ class TestText:
         assert (back["document"], back["is_changed"]) == (document, False)
         assert not FlowDraft.objects.exists()
 
-    def test_the_order_of_a_schema_is_a_change(self, admin_client: Client, flow: Flow) -> None:
-        text = str(self.ask(admin_client, flow, document=flow.versions.get().spec, as_text=True)["text"])
-        moved = text.replace("b: {type: string}", "c: {type: string}").replace('"1"', "b").replace("'1'", "b")
-        assert self.ask(admin_client, flow, text=moved.replace("c:", "'1':"))["is_changed"]
-
     def test_problems_of_a_text_have_their_lines(self, admin_client: Client, flow: Flow) -> None:
         answer = self.ask(
             admin_client, flow, text="name: sorted\nsteps:\n- name: One\n  max_retries: -1\n  compute: '{}'\n"

@@ -8,11 +8,9 @@ import pytest
 from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
-from django.db.models import ProtectedError
 
 from flows.models import Flow, FlowDraft, FlowVersion, ImmutableVersionError
-from tests.engine.builders import make_flow
-from tests.runs.builders import make_run, make_version
+from tests.runs.builders import make_version
 
 pytestmark = [pytest.mark.django_db, pytest.mark.sql]
 
@@ -34,15 +32,6 @@ def test_a_version_never_changes_and_its_number_is_given_once() -> None:
         with pytest.raises(IntegrityError), transaction.atomic():
             new.save()
     assert FlowVersion.objects.get().note == ""
-
-
-def test_a_version_with_runs_cannot_be_deleted_and_neither_can_its_flow() -> None:
-    version = make_version()
-    make_version(make_flow(title="Next"))
-    make_run(version)
-    for row in (FlowVersion.objects.get(pk=version.pk), version.flow):
-        with pytest.raises(ProtectedError):
-            row.delete()
 
 
 def test_a_version_of_another_flow_cannot_be_live() -> None:

@@ -8,7 +8,6 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import connection
 
-from flows.engine.errors import SpecError
 from flows.models import Flow, FlowVersion
 from flows.publishing import publish_flow
 from tests.engine.builders import make_flow, make_step
@@ -28,25 +27,6 @@ def test_the_first_version_goes_live_and_later_ones_are_made_of_changes_only() -
     second = publish_flow(spec=make_flow(make_step(max_retries=0)))
     flow.refresh_from_db()
     assert (second.number, flow.live_version, flow.title, flow.description) == (2, first, "example", "")
-
-
-def test_a_flow_that_cannot_run_is_not_published_and_all_problems_are_listed() -> None:
-    audits = [{"name": "One", "rule": "outputs.text"}]
-    with pytest.raises(SpecError) as refusal:
-        publish_flow(spec=make_flow(make_step(tool_name=None, include_results=(1,), audits=audits)))
-    paths = [problem.path for problem in refusal.value.problems]
-    assert paths == ["/steps/0/tool_name", "/steps/0/include_results/0", "/steps/0/audits/0/rule"]
-    assert not Flow.objects.exists()
-
-
-def test_a_name_that_is_taken_is_refused_where_the_flow_is_new_or_another_one() -> None:
-    publish_flow(spec=SPEC)
-    other = publish_flow(spec=SPEC.model_copy(update={"name": "other"})).flow
-    for flow in (None, other):
-        with pytest.raises(SpecError, match="already exists"):
-            publish_flow(spec=SPEC, flow=flow, is_new=flow is None)
-    assert FlowVersion.objects.count() == 2
-    assert publish_flow(spec=SPEC.model_copy(update={"name": "new"}), flow=other).number == 2
 
 
 @pytest.mark.django_db(transaction=True)

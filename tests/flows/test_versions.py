@@ -208,16 +208,6 @@ class TestRestoring:
         latest = flow.versions.latest("number").number
         return client.post(address(flow, f"{number}/restore/"), {"latest": latest, **fields}, follow=True)
 
-    def test_a_restored_version_is_a_new_one_with_the_old_definition(self, flow: Flow) -> None:
-        user = User.objects.create(username="ada")
-        Flow.objects.filter(pk=flow.pk).update(name="renamed", is_archived=True, max_runs_in_flight=7)
-        restored = restore_version(version=get_version(flow, 1), by=user, note="The model got better.")
-        assert (restored.number, restored.note) == (4, "Restores version 1. The model got better.")
-        assert (restored.created_by, restored.spec) == (user, {**get_version(flow, 1).spec, "name": "renamed"})
-        flow.refresh_from_db()
-        assert flow.live_version == get_version(flow, 1)
-        assert (flow.name, flow.is_archived, flow.max_runs_in_flight) == ("renamed", True, 7)
-
     def test_a_schema_that_its_type_would_make_otherwise_now_stays_as_it_was_frozen(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -228,11 +218,17 @@ class TestRestoring:
         assert restore_version(version=first).digest == first.digest
 
     def test_the_button_restores_the_version_and_says_so(self, flow: Flow, editor: Client) -> None:
+        Flow.objects.filter(pk=flow.pk).update(name="renamed", is_archived=True, max_runs_in_flight=7)
         response = self.restore(editor, flow, 2, note="  Better   after all ")
         (message,) = map(str, response.context["messages"])
         assert f'href="{address(flow, "4/make-live/")}"' in message
         restored = get_version(flow, 4)
         assert (restored.note, str(restored.created_by)) == ("Restores version 2. Better after all", "ada")
+        assert restored.spec == {**get_version(flow, 2).spec, "name": "renamed"}
+        flow.refresh_from_db()
+        assert (flow.live_version, flow.name, flow.is_archived, flow.max_runs_in_flight) == (
+            *(get_version(flow, 1), "renamed", True, 7),
+        )
         assert LogEntry.objects.latest("pk").change_message == "Restored version 2 as version 4."
         page = EditorPage(editor, f"/admin/flows/flow/{flow.pk}/change/")
         assert page.steps[0]["max_retries"] == 1

@@ -31,7 +31,6 @@ def test_a_file_that_is_no_database_gets_one_sentence_and_a_traceback_if_asked(d
     assert (done.returncode, done.stderr) == (1, f"The database can't be used: file is not a database. {ADVICE}")
     done = start_command("migrate", "--traceback", data_dir=damaged)
     assert (done.returncode, done.stderr.partition(" ")[0]) == (1, "Traceback")
-    assert "can't be used" not in start_command("check", "--deploy", data_dir=damaged).stderr
 
 
 def test_a_server_that_does_not_let_us_in_or_is_away_gets_one_sentence(tmp_path: Path, postgres_url: str) -> None:

@@ -17,7 +17,7 @@ from django.core.management import get_commands
 from runs.api import events
 from runs.management.commands.serve import KEEP_ALIVE_TIMEOUT, REQUEST_STOP_TIMEOUT
 from runs.queue_processes.process_tree import EXIT_TIMEOUT, FORCED_STOP_TIMEOUT
-from tests.site.test_settings import read_settings, start_command
+from tests.site.test_settings import read_settings
 from toolflow_site.request_handler import MAX_FULL_BODIES
 
 ROOT = Path(settings.BASE_DIR)
@@ -119,7 +119,7 @@ class TestCompose:
         assert required <= set(read_template()) <= asked
         assert asked - {"POSTGRES_PASSWORD"} <= known_variables()
 
-    def test_with_the_template_filled_in_the_checks_find_nothing(self, tmp_path: Path) -> None:
+    def test_with_the_template_filled_in_production_takes_the_settings(self, tmp_path: Path) -> None:
         secrets = {"POSTGRES_PASSWORD": "secret", "TOOLFLOW_SECRET_KEY": "0123456789" * 5, "OPENAI_API_KEY": "sk-1"}
         values = {**read_template(), **secrets}
 
@@ -132,8 +132,8 @@ class TestCompose:
 
         environment = {name: fill_in(value) for name, value in our_services()["worker"]["environment"].items()}
         assert environment["DATABASE_URL"] == "postgres://toolflow:secret@db:5432/toolflow"
-        done = start_command("check", "--fail-level", "WARNING", data_dir=tmp_path, **environment)
-        assert (done.returncode, done.stderr) == (0, "")
+        found = read_settings(tmp_path, **environment)
+        assert (found["TOOLFLOW_ENV"], found["SECURE_SSL_REDIRECT"]) == ("production", True)
 
     def test_nothing_starts_before_what_it_needs(self) -> None:
         services = our_services()

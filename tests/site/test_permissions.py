@@ -362,17 +362,10 @@ def test_the_index_shows_what_one_may_see(world: World, role: str, shown: list[s
     assert [name for name in hidden if re.search(rf"\b{name}\b", words)] == []
 
 
-@pytest.mark.parametrize(
-    ("role", "run_page", "list_page"),
-    [(VIEWER, [], []), (OPERATOR, ["Re-run"], ["Run a flow"]), (ADMINISTRATOR, ["Re-run"], ["Run a flow"])],
-)
-def test_pages_of_runs_offer_what_one_may_do(
-    world: World, role: str, run_page: list[str], list_page: list[str]
-) -> None:
+@pytest.mark.parametrize(("role", "may_run"), [(VIEWER, False), (OPERATOR, True), (ADMINISTRATOR, True)])
+def test_pages_of_runs_offer_what_one_may_do(world: World, role: str, may_run: bool) -> None:
     ended = read_words(world.ask(role, "GET", world.fill("runs/<run_id>/")).content.decode())
     waiting = Run.objects.latest("pk")
     queued = read_words(world.ask(role, "GET", f"/runs/{waiting.pk}/").content.decode())
     listed = read_words(world.ask(role, "GET", "/runs/").content.decode())
-    assert ("Re-run" in ended) == bool(run_page)
-    assert ("Cancel" in queued) == bool(run_page)
-    assert ("Run a flow" in listed) == bool(list_page)
+    assert ("Re-run" in ended, "Cancel" in queued, "Run a flow" in listed) == (may_run,) * 3

@@ -35,13 +35,6 @@ def test_with_nothing_set_everything_is_refused_at_once_a_sentence_each(data_dir
     assert not (data_dir / "secret_key").exists()
 
 
-def test_no_command_starts_with_a_wrong_setting(data_dir: Path) -> None:
-    done = start_command("run_worker", data_dir=data_dir, **{**RIGHT, "TOOLFLOW_SECRET_KEY": "short"})
-    assert (done.returncode, done.stdout) == (2, "")
-    _, line = done.stderr.splitlines()
-    assert line.startswith("- TOOLFLOW_SECRET_KEY ")
-
-
 @pytest.mark.parametrize(
     ("processes", "changes", "sentence"),
     [
@@ -174,12 +167,6 @@ def test_a_secret_has_one_place(data_dir: Path) -> None:
 
 def look_for_static_files(root: Path) -> str | None:
     return find_static_problem(SimpleNamespace(WHITENOISE_USE_FINDERS=False, STATIC_ROOT=root))
-
-
-def test_a_web_server_without_collected_static_files_says_what_to_do(data_dir: Path) -> None:
-    done = start_command("serve", "--port", "1", data_dir=data_dir, **RIGHT)
-    assert done.returncode == 1
-    assert str(look_for_static_files(data_dir / "static")) in done.stderr
 
 
 def test_static_files_that_are_missing_or_of_another_version_are_noticed(tmp_path: Path, collected: Path) -> None:
