@@ -277,7 +277,7 @@ class NetClient:
 
 
 def build_body(reply: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
-    """The body of a successful response, by the API that the request is written for."""
+    """The body of a successful response of chat completions."""
     if reply["kind"] == "body":
         return dict(reply["body"])
     tool = request["tools"][0]
@@ -288,8 +288,7 @@ def build_body(reply: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str
     if reply["kind"] == "truncated":
         calls = [{"name": name, "arguments": arguments}]
     named = {"id": "resp-1", "model": reply["model"] or request["model"], "service_tier": reply["tier"]}
-    build = build_response if "input" in request else build_completion
-    return {**named, **build(reply, calls), "usage": build_usage(reply["usage"], is_response="input" in request)}
+    return {**named, **build_completion(reply, calls), "usage": build_usage(reply["usage"])}
 
 
 def build_completion(reply: Mapping[str, Any], calls: list[dict[str, Any]]) -> dict[str, Any]:
@@ -302,29 +301,15 @@ def build_completion(reply: Mapping[str, Any], calls: list[dict[str, Any]]) -> d
     return {"choices": [{"index": 0, "message": message, "finish_reason": reasons.get(reply["kind"], "tool_calls")}]}
 
 
-def build_response(reply: Mapping[str, Any], calls: list[dict[str, Any]]) -> dict[str, Any]:
-    output: list[dict[str, Any]] = [{"type": "reasoning", "summary": []}]
-    output += [{"type": "function_call", "call_id": "c1", **call} for call in calls]
-    if reply["kind"] in ("text", "refusal"):
-        kind = {"text": "output_text", "refusal": "refusal"}[reply["kind"]]
-        field = {"text": "text", "refusal": "refusal"}[reply["kind"]]
-        output.append({"type": "message", "content": [{"type": kind, field: reply["text"]}]})
-    reasons = {"truncated": "max_output_tokens", "content_filter": "content_filter"}
-    if reason := reasons.get(reply["kind"]):
-        return {"status": "incomplete", "incomplete_details": {"reason": reason}, "output": output}
-    return {"status": "completed", "output": output}
-
-
-def build_usage(usage: Any, *, is_response: bool) -> Any:
+def build_usage(usage: Any) -> Any:
     if not isinstance(usage, dict) or not usage:
         return usage
-    names = ("input", "output") if is_response else ("prompt", "completion")
     return {
-        f"{names[0]}_tokens": usage["prompt"],
-        f"{names[1]}_tokens": usage["completion"],
+        "prompt_tokens": usage["prompt"],
+        "completion_tokens": usage["completion"],
         "total_tokens": usage.get("total"),
-        f"{names[0]}_tokens_details": {"cached_tokens": usage.get("cached")},
-        f"{names[1]}_tokens_details": {"reasoning_tokens": usage.get("reasoning")},
+        "prompt_tokens_details": {"cached_tokens": usage.get("cached")},
+        "completion_tokens_details": {"reasoning_tokens": usage.get("reasoning")},
     }
 
 

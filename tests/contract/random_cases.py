@@ -11,7 +11,7 @@ Schema = dict[str, Any]
 Document = dict[str, Any]
 
 MODELS = (
-    *("gpt-4.1", "gpt-4o-mini", "gpt-5-mini", "gpt-5.1", "gpt-6-sol", "gpt-6-astra", "o4-mini", "gpt-5-chat-latest"),
+    *("gpt-4.1", "gpt-4o-mini", "gpt-5-mini", "gpt-5.1", "o4-mini", "gpt-5-chat-latest"),
     *("ft:gpt-4o-mini:acme::x", "local:llama3:8b", "proxy:openai/gpt-5-mini"),
 )
 STRANGE_MODELS = ("nowhere:gpt-5", "gpt-7", "mistral-large", "llama3:8b", "proxy:")
@@ -176,7 +176,7 @@ class _CaseMaker:
         )
         return {
             "base_url": self.pick(urls),
-            "api": self.pick(("auto",) * 5 + ("chat", "responses")),
+            "api": "chat",
             "api_key": "sk-net-0123456789abcdef",
         }
 

@@ -83,8 +83,13 @@ class TestFindings:
     ) -> None:
         assert list((await run_rule(rule, **fields)).issues) == issues
 
-    async def test_of_very_many_500_are_kept_and_one_more_says_how_many_there_were(self) -> None:
-        result = await run_rule("lists.range(1234)", severity="medium", fail_at="medium")
+    @pytest.mark.parametrize(
+        "fields", [{"rule": "lists.range(1234)"}, {"rule": "false", "for_each": "lists.range(1234)"}]
+    )
+    async def test_of_very_many_500_are_kept_and_one_more_says_how_many_there_were(
+        self, fields: dict[str, Any]
+    ) -> None:
+        result = await run_rule(**fields, severity="medium", fail_at="medium")
         assert (len(result.issues), result.passed) == (MAX_ISSUES + 1, False)
         more = result.issues[-1]
         assert (more.code, more.severity, "734 more" in more.description) == ("more_issues", Severity.MEDIUM, True)

@@ -105,20 +105,30 @@ class TestKinds:
         assert [(one.attempt, one.issue.audit) for one in found.new] == [(1, "No tea"), (2, "No tea")]
         assert found.is_hypothetical  # attempt 2 was not told of the new issue
 
-    def test_what_ends_failed_is_refused_without_a_further_call(self) -> None:
-        history = run(ONE, tool_1=[SHORT, LONG])
-        found = ask(ONE, change(ONE, max_retries=0), history)
-        assert (found.kind, found.ends, found.blocking) == (BacktestKind.REFUSED, EndStatus.FAILED, (1, 1))
-        assert (found.further_calls, found.attempts_saved) == (0, 1)
-
-    def test_fewer_tries_of_a_run_that_failed_anyway_end_it_sooner(self) -> None:
-        history = run(ONE, tool_1=[SHORT])
-        found = ask(ONE, change(ONE, max_retries=1), history)
-        assert (found.kind, found.attempts_saved, found.ends) == (BacktestKind.SOONER, 2, EndStatus.FAILED)
-
-    def test_retries_are_saved_in_refused_runs_too(self) -> None:
-        found = ask(ONE, change(ONE, max_retries=1), run(ONE, tool_1=[SHORT, SHORT, LONG]))
-        assert (found.kind, found.attempts_saved, found.retries_saved) == (BacktestKind.REFUSED, 1, 1)
+    @pytest.mark.parametrize(
+        ("own", "fields", "replies", "kind", "ends", "saved", "further"),
+        [
+            ({}, {"max_retries": 0}, [SHORT, LONG], BacktestKind.REFUSED, EndStatus.FAILED, (1, 1), 0),
+            ({}, {"max_retries": 1}, [SHORT], BacktestKind.SOONER, EndStatus.FAILED, (2, 2), 0),
+            ({}, {"max_retries": 1}, [SHORT, SHORT, LONG], BacktestKind.REFUSED, EndStatus.FAILED, (1, 1), 0),
+            ({}, {"max_retries": 9}, [SHORT], BacktestKind.REFUSED, None, (0, 0), 1),
+            ({"max_retries": 0}, {"audits": ()}, [SHORT], BacktestKind.SOONER, EndStatus.SUCCEEDED, (0, 0), 0),
+        ],
+    )
+    def test_other_tries_or_audits_end_a_step_sooner_or_later(
+        self,
+        own: dict[str, Any],
+        fields: dict[str, Any],
+        replies: list[Any],
+        kind: BacktestKind,
+        ends: EndStatus | None,
+        saved: tuple[int, int],
+        further: int,
+    ) -> None:
+        flow = change(ONE, **own)
+        found = ask(flow, change(flow, **fields), run(flow, tool_1=replies))
+        assert (found.kind, found.ends, found.further_calls) == (kind, ends, further)
+        assert (found.attempts_saved, found.retries_saved) == saved
 
     def test_only_tries_behind_the_first_are_retries(self) -> None:
         flow = make_flow(make_audited(LENGTH), make_audited(LENGTH, number=2))
@@ -143,19 +153,10 @@ class TestKinds:
         assert (found.kind, found.ends) == (BacktestKind.SOONER, EndStatus.SUCCEEDED)
         assert (found.attempts_saved, found.retries_saved) == (attempts, attempts - 1)
 
-    def test_more_tries_of_a_run_that_failed_are_further_calls(self) -> None:
-        found = ask(ONE, change(ONE, max_retries=9), run(ONE, tool_1=[SHORT]))
-        assert (found.kind, found.further_calls, found.ended) == (BacktestKind.REFUSED, 1, EndStatus.FAILED)
-
     def test_a_step_that_the_run_did_not_reach_is_beyond(self) -> None:
         flow = make_flow(make_audited(LENGTH, max_retries=0), make_step(2))
         found = ask(flow, change(flow, audits=()), run(flow, tool_1=[SHORT]))
         assert (found.kind, found.reason) == (BacktestKind.BEYOND, BacktestReason.NOT_REACHED)
-
-    def test_passing_where_the_run_failed_counts_though_nothing_is_saved(self) -> None:
-        own = change(ONE, max_retries=0)
-        found = ask(own, change(own, audits=()), run(own, tool_1=[SHORT]))
-        assert (found.kind, found.attempts_saved, found.ends) == (BacktestKind.SOONER, 0, EndStatus.SUCCEEDED)
 
     def test_outputs_that_were_removed(self) -> None:
         history = run(ONE, tool_1=[LONG])
@@ -198,13 +199,6 @@ class TestWhatFollows:
         assert ask(flow, flow, history).kind is BacktestKind.SAME
         found = ask(flow, change(flow, 2, compute="{'text': ''}"), history)
         assert (found.kind, found.blocking, found.ends) == (BacktestKind.REFUSED, (2, 1), EndStatus.FAILED)
-
-    def test_a_step_that_may_fail_goes_on_with_what_it_has(self) -> None:
-        flow = change(self.FLOW, max_retries=1, stop_on_failure=False)
-        history = run(flow, tool_1=[SHORT], tool_2=[LONG])
-        assert ask(flow, flow, history).ends is EndStatus.FAILED
-        found = ask(flow, change(flow, stop_on_failure=True), history)
-        assert (found.kind, found.attempts_saved, found.ends) == (BacktestKind.SOONER, 1, EndStatus.FAILED)
 
     def test_another_attempt_that_counts_is_another_input(self) -> None:
         audits = (LENGTH, NO_TEA, TEA)

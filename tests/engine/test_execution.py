@@ -208,13 +208,17 @@ class TestErrors:
         with pytest.raises(KeyboardInterrupt):
             await execute(self.FLOW, client=ClientThatBreaks(KeyboardInterrupt()))
 
-    async def test_a_failing_input_expression_ends_the_run_errored_and_names_step_and_field(self) -> None:
+    @pytest.mark.parametrize(
+        ("field", "text"),
+        [("input_expression", "{'a': steps[1].output.missing}"), ("system_message", "{previous.missing}")],
+    )
+    async def test_a_field_that_can_not_be_made_ends_the_run_errored_and_is_named(self, field: str, text: str) -> None:
         recorder, app = MemoryRecorder(), simulate(tool_1=[LONG])
-        flow = make_flow(audited(1), audited(2, input_expression="{'a': steps[1].output.missing}"))
+        flow = make_flow(audited(1), audited(2, stop_on_failure=False, **{field: text}))
         end = await execute(flow, app, recorder=recorder)
         assert end.finish is not None
         assert (end.finish.reason, end.finish.blocking) == (EndReason.EXPRESSION_ERROR, None)
-        assert end.finish.sentence.startswith("Step 2 “Step 2”, input_expression: ")
+        assert end.finish.sentence.startswith(f"Step 2 “Step 2”, {field}: ")
         assert recorder.describe() == ["1.1 begins", "1.1 passed, run errored"]
         assert app.call_count == 1
 

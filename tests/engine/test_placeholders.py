@@ -10,7 +10,6 @@ from flows.engine.errors import ExpressionError
 from flows.engine.history import History
 from flows.engine.message_template import MAX_PLACED_LENGTH
 from flows.engine.openai_client import simulated_client
-from flows.engine.planner import EndReason, EndStatus
 from flows.engine.plugins import Registry
 from flows.engine.prompt import CURRENT_STEP_HEADING, build_own_message, build_request
 from flows.engine.providers import Api
@@ -95,16 +94,6 @@ class TestRuns:
         assert sent[1].startswith(f"For tea.\n\n{CURRENT_STEP_HEADING}")
         kept = [attempt.request["messages"][0]["content"] for attempt in list(end.history)[1:] if attempt.request]
         assert kept == sent
-
-    async def test_one_that_leads_to_nothing_ends_the_run_as_a_failing_input_expression_does(self) -> None:
-        recorder, app = MemoryRecorder(), simulate(tool_1=[LONG])
-        flow = make_flow(audited(1), make_step(2, system_message="{previous.total}", stop_on_failure=False))
-        end = await execute(flow, app, recorder=recorder)
-        assert end.finish is not None
-        assert (end.finish.status, end.finish.reason) == (EndStatus.ERRORED, EndReason.EXPRESSION_ERROR)
-        assert end.finish.sentence.startswith("Step 2 “Step 2”, system_message: {previous.total} leads to nothing")
-        assert recorder.describe() == ["1.1 begins", "1.1 passed, run errored"]
-        assert app.call_count == 1
 
 
 def test_all_that_can_never_work_is_told_with_its_place_when_a_flow_is_saved() -> None:

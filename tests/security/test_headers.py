@@ -74,13 +74,20 @@ def test_every_address_of_the_api_answers_with_all_headers(world: World, is_sign
         (200, lambda client: client.get("/healthz")),
     ],
 )
-def test_errors_and_files_carry_them_too(status: int, ask: Any, is_signed_in: bool) -> None:
-    client = Client(raise_request_exception=False, enforce_csrf_checks=status == 403)
+def test_errors_and_files_carry_them_too_and_stay_with_tls(
+    settings: Any, status: int, ask: Any, is_signed_in: bool
+) -> None:
+    settings.SECURE_HSTS_SECONDS, settings.SECURE_HSTS_INCLUDE_SUBDOMAINS = 86_400, True
+    settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_TLS", "on")
+    client = Client(
+        raise_request_exception=False, enforce_csrf_checks=status == 403, headers={"X-TLS": "on", "Referer": "/"}
+    )
     if is_signed_in:
         client.force_login(User.objects.create_superuser("ada"))
     with closing(ask(client)) as answer:
         assert answer.status_code == status
         assert list(find_missing(answer)) == []
+        assert answer["Strict-Transport-Security"] == "max-age=86400; includeSubDomains"
 
 
 def test_private_pages_stay_in_no_cache_and_files_do(world: World) -> None:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from flows import examples
 from flows.engine.errors import Problem
-from flows.engine.plugins import load_plugins
-from flows.flow_file import MAX_FILE_BYTES, FlowFileError, parse_document, parse_flow
+from flows.flow_file import MAX_FILE_BYTES, FlowFileError, parse_flow
 from flows.flow_file.reading import MAX_PROBLEMS, MAX_VALUES
 from tests.engine.builders import make_flow
 
@@ -29,18 +25,6 @@ def test_a_json_file_is_a_flow_file() -> None:
     spec = make_flow(title="Tea 🍵", description="Line\u2028separator")
     for text in (json.dumps(spec.to_document()), json.dumps(spec.to_document(), indent="\t", ensure_ascii=False)):
         assert parse_flow(text).digest == spec.digest
-
-
-def test_a_file_may_have_windows_lines_comments_and_a_byte_order_mark() -> None:
-    text = "\ufeff# Tea\n" + STEP.replace("Pour\n", "Pour # slowly\n") + "# the end"
-    assert parse_flow(text.replace("\n", "\r\n").encode()).steps[0].name == "Pour"
-
-
-def test_the_examples_read_as_every_yaml_parser_reads_them() -> None:
-    load_plugins(["flows.examples.plugins"])
-    for path in Path(examples.__file__).parent.glob("*.yaml"):
-        assert parse_document(path.read_bytes()) == yaml.safe_load(path.read_text(encoding="utf-8"))
-        assert parse_flow(path.read_bytes()).name == path.stem
 
 
 def test_problems_are_at_their_lines_in_the_order_of_the_file() -> None:
