@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 from django.conf import settings
@@ -33,15 +32,10 @@ def test_a_file_that_is_no_database_gets_one_sentence_and_a_traceback_if_asked(d
     assert (done.returncode, done.stderr.partition(" ")[0]) == (1, "Traceback")
 
 
-def test_a_server_that_does_not_let_us_in_or_is_away_gets_one_sentence(tmp_path: Path, postgres_url: str) -> None:
-    unknown = urlsplit(postgres_url)._replace(path="/no_such_database").geturl()
-    for address, reason in (
-        (unknown, 'database "no_such_database" does not exist'),
-        ("postgres://somebody:hidden@127.0.0.1:1/toolflow", "Connection refused"),
-    ):
-        done = start_command("migrate", data_dir=tmp_path, DATABASE_URL=address)
-        assert (done.returncode, done.stderr.count("\n"), "hidden" in done.stderr) == (1, 1, False)
-        assert done.stderr.endswith(f"{reason}. {ADVICE}")
+def test_a_server_that_is_away_gets_one_sentence_without_the_password(tmp_path: Path) -> None:
+    done = start_command("migrate", data_dir=tmp_path, DATABASE_URL="postgres://me:hidden@127.0.0.1:1/toolflow")
+    assert (done.returncode, done.stderr.count("\n"), "hidden" in done.stderr) == (1, 1, False)
+    assert done.stderr.endswith(f"Connection refused. {ADVICE}")
 
 
 def test_a_full_disk_gets_one_sentence_with_what_to_do(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from flows.models import Flow
 from runs.access_groups import ACCESS_GROUPS, create_groups
 from runs.backtests.requests import request_backtest
 from runs.models import ApiToken, Attempt, BulkAction, Issue, RateLimit, Run, WebhookDelivery, WebhookEndpoint
+from tests.conftest import IS_LONG
 from tests.runs.builders import make_run, make_version
 from tests.runs.pages.history_builders import make_page_flow, make_retried_run
 from tests.runs.pages.reading import read_words
@@ -296,6 +297,14 @@ def expect(role: str, least: str, address: str) -> str:
     return "sign in" if is_outside and not address.startswith("_") else "refused"
 
 
+def is_telling(role: str, least: str) -> bool:
+    """Whether somebody of that role asks every day: those without rights, and those on either side of the border."""
+    if IS_LONG or role in (ANYONE, USER):
+        return True
+    border = ROLES.index(ADMINISTRATOR if least == NO_METHOD else least)
+    return ROLES.index(role) in (border - 1, border)
+
+
 def test_every_address_stands_in_the_table() -> None:
     found, rules = set(list_addresses()), list_rules()
     unlisted = [f"Say in the table above who may open “{address}”." for address in sorted(found - rules.keys())]
@@ -308,6 +317,8 @@ def test_every_address_lets_in_whom_it_should_with_all_headers(world: World, rol
     differences = []
     for address, rule in list_rules().items():
         for method, least in zip(("GET", "POST"), rule, strict=True):
+            if not is_telling(role, least):
+                continue
             answer = world.ask(role, method, world.fill(address))
             found = judge(answer)
             expected = expect(role, least, address)
