@@ -149,6 +149,8 @@ def _ask(request: HttpRequest, kind: BulkKind, choice: Choice, *, problem: str =
         preview = preview_matching(kind, choice.filters, newest=choice.newest)
     else:
         preview = preview_chosen(kind, choice.run_ids)
+    # A link to this page may choose both.
+    asked = request.POST if request.method == "POST" else request.GET
     context = {
         "kind": kind,
         "choice": choice,
@@ -158,8 +160,8 @@ def _ask(request: HttpRequest, kind: BulkKind, choice: Choice, *, problem: str =
         "cost": None if preview.cost is None else format_cost(preview.cost, preview.unpriced),
         # Sent twice, the form does it once.
         "token": request.POST.get("token") or uuid4().hex,
-        "uses_live_version": request.POST.get("version") == "live",
-        "most": request.POST.get("most", preview.count if preview.is_exact else MAX_COUNTED),
+        "uses_live_version": asked.get("version") == "live",
+        "most": asked.get("most", preview.count if preview.is_exact else MAX_COUNTED),
         "problems": [FormProblem("most", "Limit", problem)] if problem else [],
         "limit_problems": [problem] if problem else [],
         "limit_help": f"Up to {format_count(MAX_STARTED)}",

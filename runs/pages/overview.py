@@ -140,7 +140,11 @@ def load_overview_parts(now: datetime) -> tuple[Part, ...]:
     figures["scheduled"] = _format_backlog(queue, "later", "waiting")
     return (
         Part("notice", _digest(queue.is_unattended), lambda: {"has_no_worker": queue.is_unattended}),
-        Part("failures", _digest([run.pk for run in failed]), lambda: {"causes": list_causes(failed, now)}),
+        Part(
+            "failures",
+            _digest([run.pk for run in failed]),
+            lambda: {"causes": list_causes(failed, now), "failed": failed},
+        ),
         Part(
             "running",
             _digest([(run.pk, run.revision) for run in running]),

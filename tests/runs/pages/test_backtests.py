@@ -253,3 +253,15 @@ class TestElsewhere:
             assert f"/backtests/{found.pk}/" in page
             assert "\N{MINUS SIGN}50 %" in page
             assert ("after 10 runs (0 so far)" in page) == address.startswith("/flows/")
+
+    def test_a_live_version_offers_runs_that_bring_the_outcome(self, admin_client: Client) -> None:
+        first = store_history()[0].version
+        backtest(make_audited_flow(5))
+        version = make_version(make_audited_flow(5))
+        address = "/runs/bulk/run-again/?scope=all&filters=flow%3Dtexts&version=live&most=20"
+        page = f"/flows/texts/versions/{version.number}/"
+        assert address.replace("&", "&amp;") in get_page(admin_client, page)
+        version.flow.make_live(first)
+        assert address.replace("&", "&amp;") not in get_page(admin_client, page)
+        asked: Any = admin_client.get(address).context
+        assert (asked["uses_live_version"], asked["most"]) == (True, "20")

@@ -10,6 +10,7 @@
   const data = JSON.parse(source.textContent);
   const MOST_UNDONE = 300;
   const PAUSE = 1200; // milliseconds after which typing on is a change of its own
+  const MOST_KEPT = 20; // steps of undo that outlive the page
 
   let current = data.document;
   let step = -1;
@@ -176,7 +177,26 @@
     return !stored || JSON.stringify(read(current, keys)) !== JSON.stringify(read(data.stored, stored));
   }
 
+  // One who comes back to a draft, for example from its backtest, is where they were, and can still undo.
+  const storage = `toolflow-editor-${data.flow}`;
+  function recall() {
+    if (!data.draft_saved_at) return null;
+    const found = JSON.parse(sessionStorage.getItem(storage));
+    if (JSON.stringify(found?.document) !== JSON.stringify(current)) return null;
+    past.push(...found.past);
+    return found;
+  }
+  const recalled = recall();
+  window.addEventListener("pagehide", () => {
+    try {
+      sessionStorage.setItem(storage, JSON.stringify({ document: current, step, audit, part, past: past.slice(-MOST_KEPT) }));
+    } catch {
+      // It is too large to be kept.
+    }
+  });
+
   window.ToolFlow.flow = {
+    recalled,
     data,
     get document() { return current; },
     get step() { return step; },

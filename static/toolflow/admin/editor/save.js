@@ -294,9 +294,11 @@
   document.body.classList.add("is-editing");
   find("editor").hidden = false;
   find("editor-text").hidden = true;
-  if (find("editor-undo")) find("editor-undo").hidden = false;
+  if (find("editor-undo")) Object.assign(find("editor-undo"), { hidden: false, disabled: !flow.canUndo });
   if (find("editor-discard")) find("editor-discard").hidden = data.draft_saved_at === null;
   const wanted = /^#step-(\d+)$/.exec(window.location.hash);
-  flow.select(wanted ? Number(wanted[1]) - 1 : data.flow && flow.steps.length ? 0 : -1);
+  if (wanted) flow.select(Number(wanted[1]) - 1);
+  else if (flow.recalled) flow.select(flow.recalled.step, flow.recalled.audit, flow.recalled.part);
+  else flow.select(data.flow && flow.steps.length ? 0 : -1);
   if (data.draft_saved_at !== null && data.may_change) checkQuietly();
 })();

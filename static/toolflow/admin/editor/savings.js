@@ -26,9 +26,11 @@
   }
 
   const seeing = new IntersectionObserver((entries) => entries.some(({ isIntersecting }) => isIntersecting) && show());
-  document.addEventListener("toolflow:part-shown", () => {
+  function watch() {
     seeing.disconnect();
     const section = document.querySelector("#editor-part [aria-labelledby=ask-not]");
     if (section) seeing.observe(section);
-  });
+  }
+  document.addEventListener("toolflow:part-shown", watch);
+  watch();
 })();
