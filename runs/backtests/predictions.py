@@ -10,10 +10,12 @@ from django.db.models import Sum
 from flows.engine.backtest_result import BacktestKind
 from flows.models import FlowVersion
 from runs.backtests.totals import Totals, describe_totals
-from runs.models import Backtest, DailyRuns, WorkState
+from runs.models import Backtest, DailyRuns, Run, WorkState
 
 MIN_RUNS = 10
 """Runs of a version before anything is said of what came."""
+MAX_SHARE_RUNNING = 0.1
+"""Of runs in progress beside those that are counted: runs without retries are the first to end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +27,15 @@ class Prediction:
     predicted: str
     """By how much retries would change, such as ``-4.1 %`` with a minus sign; empty where there were none."""
     since: str
-    """By how much retries per run changed from the day of the backtest on; empty before ``MIN_RUNS`` runs."""
+    """By how much retries per run changed from the day of the backtest on; empty while too few runs have ended."""
     runs: int
     """Runs of the version that are counted."""
+    running: int
     needed: int = MIN_RUNS
 
 
 def load_prediction(version: FlowVersion) -> Prediction | None:
-    """The prediction of a version, from before it went live; None without a finished backtest. Two queries."""
+    """The prediction of a version, from before it went live; None without a finished backtest. Three queries."""
     found = Backtest.objects.predicting().filter(digest=version.digest, flow=version.flow_id)
     backtest = found.defer("document", "run_ids").order_by("-pk").first()
     if backtest is None:
@@ -44,11 +47,12 @@ def load_prediction(version: FlowVersion) -> Prediction | None:
     came = {is_simulated: sums for is_simulated, *sums in rows}
     # Simulated runs only where there are no others.
     runs, retries = came.get(False) or came.get(True) or (0, 0)
+    running = Run.objects.running().filter(version=version).count()
     since = ""
-    if totals.retries and runs >= MIN_RUNS:
+    if totals.retries and runs >= MIN_RUNS and running <= MAX_SHARE_RUNNING * runs:
         since = format_change(retries / runs / (totals.retries / judged) - 1)
     predicted = "" if totals.retry_change is None else format_change(totals.retry_change)
-    return Prediction(backtest, describe_totals(totals), predicted, since, runs)
+    return Prediction(backtest, describe_totals(totals), predicted, since, runs, running)
 
 
 def format_change(share: float) -> str:
