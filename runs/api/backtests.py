@@ -41,7 +41,7 @@ from runs.api.schemas.backtests import (
 )
 from runs.backtests.requests import NoRunsError, TooManyBacktestsError, request_backtest, stop_backtest
 from runs.backtests.totals import Totals, describe_totals
-from runs.documents.base import Nothing
+from runs.documents.base import Answer, Nothing
 from runs.filters import RunFilters
 from runs.history.issue_links import address_attempt
 
@@ -218,18 +218,13 @@ def _answer(request: Request, backtest: models.Backtest, status: HTTPStatus = HT
     return Response(model, status, headers=headers | ({"Retry-After": "1"} if backtest.is_unfinished else {}))
 
 
-_COLUMNS = (
-    "base_version", "digest", "problem", "run_count", "limit", "percent", "created_at", "started_at", "ended_at",
-)  # fmt: skip
-
-
 def _build(shape: type[_Shape], backtest: models.Backtest, request: Request, **more: Any) -> _Shape:
     totals = Totals.from_document(backtest.totals)
     url = request.build_absolute_uri(reverse("api:backtest", args=[backtest.pk]))
     return shape.model_validate(
         {
-            **{name: getattr(backtest, name) for name in _COLUMNS},
-            "id": backtest.pk,
+            **_list_alike(shape, backtest),
+            "percent": backtest.percent,
             "flow": backtest.flow.name,
             "version": backtest.version.number if backtest.version else None,
             "status": backtest.state,
@@ -245,10 +240,9 @@ def _build(shape: type[_Shape], backtest: models.Backtest, request: Request, **m
     )
 
 
-_RUN_COLUMNS = (
-    "kind", "sentence", "step", "attempt", "is_hypothetical", "attempts_saved", "tokens_saved", "cost_saved",
-    "unpriced", "further_calls", "gone", "new",
-)  # fmt: skip
+def _list_alike(shape: type[Answer], row: Any) -> dict[str, Any]:
+    """The columns of a row that the answer has by the same name."""
+    return {name: value for name, value in vars(row).items() if name in shape.model_fields}
 
 
 def _build_run(row: models.BacktestRun, request: Request) -> BacktestRun:
@@ -257,7 +251,7 @@ def _build_run(row: models.BacktestRun, request: Request) -> BacktestRun:
         page += address_attempt(row.step, row.attempt)
     return BacktestRun.model_validate(
         {
-            **{name: getattr(row, name) for name in _RUN_COLUMNS},
+            **_list_alike(BacktestRun, row),
             **{name: getattr(row, name) or None for name in ("reason", "ended", "ends")},
             "run": row.run_id,
             "run_url": request.build_absolute_uri(reverse("api:run", args=[row.run_id])),
