@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from flows.engine.history import Outcome, TokenUsage
+from flows.engine.history import TokenUsage
 from flows.engine.simulated_model import Faults
 from flows.engine.spec import FlowSpec
 from flows.flow_file import parse_document
@@ -33,7 +33,8 @@ FAULTS = {
     "server_error": 0.008,
     "reset": 0.004,
 }
-MISHAPS = {Outcome.CANCELLED: 0.01, Outcome.ERRORED: 0.008, Outcome.INTERRUPTED: 0.02, None: 0.962}
+REFUSALS = 0.008
+"""How often a call is refused, which ends the run."""
 
 
 async def play_courses(spec: FlowSpec, cases: list[dict[str, Any]], *, version: int, seeds: list[str]) -> list[Course]:
@@ -52,7 +53,7 @@ async def _play(simulation: Simulation, cases: list[dict[str, Any]], slips: floa
         lambda tool, _number: _choose_answer(case[tool], slips, random),
         model=random.choices(list(MODELS), weights=(6, 3, 1))[0],
         seed=seed,
-        mishap=lambda: random.choices(list(MISHAPS), list(MISHAPS.values()))[0],
+        refuses=lambda: random.random() < REFUSALS,
     )
 
 

@@ -6,36 +6,32 @@ The engine decides and judges as it does in real runs; only the time and the mod
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from flows.engine.errors import ModelError, ModelErrorCode
 from flows.engine.execution import Execution, Pricing, Progress, Start
-from flows.engine.history import UNREPORTED_USAGE, Attempt, History, Outcome
+from flows.engine.history import Attempt, History
 from flows.engine.model_calls import resolve_spec
 from flows.engine.openai_client import simulated_client
-from flows.engine.planner import Finish
 from flows.engine.plugins import registry
 from flows.engine.providers import ModelReply
 from flows.engine.simulated_model import Faults, Script, SimulatedModel
 from flows.engine.simulated_model.script import NO_FAULTS
 from flows.engine.spec import FlowSpec, ModelSettings
 from runs.models import EndReason, RunStatus
-from runs.models.run import CANCELLED_SENTENCE
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 """When courses begin, until they are stored."""
 LATENCY = (1.5, 9.0)
 """Seconds that a call takes."""
-LEASE_SECONDS = 90.0
-"""How much longer an attempt is whose worker died."""
 REFUSAL = "The provider refused the API key: Incorrect API key provided."
 
 Replies = Callable[[str, int], Mapping[str, Any]]
 """What the model answers, given the tool and the number of the attempt."""
-Mishap = Callable[[], Outcome | None]
-"""What becomes of a call that gets no answer (``CANCELLED``, ``INTERRUPTED`` or, refused, ``ERRORED``), else None."""
+Refusals = Callable[[], bool]
+"""Whether the provider refuses the next call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +48,6 @@ class Course:
     """The step and the attempt that the run ended at."""
 
 
-class _CutOff(BaseException):
-    """An attempt ends in the middle of its call, as when a worker is killed: nothing in between may catch it."""
-
-    def __init__(self, outcome: Outcome) -> None:
-        self.outcome = outcome
-
-
 class Simulation:
     """Plays courses of one version of a flow, one after the other. It is their clock, model client and recorder."""
 
@@ -67,7 +56,7 @@ class Simulation:
     """The attempt that began last."""
     _history: History
     _replies: Replies
-    _mishap: Mishap
+    _refuses: Refusals
 
     def __init__(self, spec: FlowSpec, *, price: Pricing, faults: Faults = NO_FAULTS) -> None:
         self._spec = spec
@@ -78,41 +67,27 @@ class Simulation:
         self.provider = self._client.provider
 
     async def play(
-        self, input: dict[str, Any], replies: Replies, *, model: str, seed: str, mishap: Mishap = lambda: None
+        self, input: dict[str, Any], replies: Replies, *, model: str, seed: str, refuses: Refusals = lambda: False
     ) -> Course:
         """Run the flow on ``input`` to its end."""
-        self._time, self._replies, self._mishap = START, replies, mishap
+        self._time, self._replies, self._refuses = START, replies, refuses
         self._history = History.begin(input, run_id=seed)
         spec = resolve_spec(self._spec, ModelSettings(model=model))
         execution = Execution(spec=spec, client=self, registry=registry, recorder=self, clock=self, price=self._price)
-        finish: Finish | None = None
-        is_cancelled = False
-        while finish is None and not is_cancelled:
-            try:
-                finish = (await execution.execute(self._history)).finish
-            except _CutOff as cut:
-                self._end_cut_off(cut.outcome)
-                is_cancelled = cut.outcome is Outcome.CANCELLED
+        finish = (await execution.execute(self._history)).finish
+        assert finish is not None, "Nothing stops it."
         return Course(
             input=input,
             model=model,
             attempts=tuple(attempt for attempt in self._history if attempt.step),
-            status=RunStatus(finish.status.value) if finish else RunStatus.CANCELLED,
-            reason=EndReason(finish.reason.value) if finish else EndReason.CANCELLED,
-            sentence=finish.sentence if finish else CANCELLED_SENTENCE,
-            blocking=(finish and finish.blocking) or (None, None),
+            status=RunStatus(finish.status.value),
+            reason=EndReason(finish.reason.value),
+            sentence=finish.sentence,
+            blocking=finish.blocking or (None, None),
         )
 
     def _reply(self, _body: dict[str, Any], _input: Any) -> Mapping[str, Any]:
         return self._replies(self._spec.step(self._begun.step).tool_name or "", self._begun.number)
-
-    def _end_cut_off(self, outcome: Outcome) -> None:
-        """End the attempt under way without a reply, as a sweep or a cancelling worker does."""
-        if outcome is Outcome.INTERRUPTED:
-            self._time += timedelta(seconds=LEASE_SECONDS)
-        begun = {field.name: getattr(self._begun, field.name) for field in fields(Start)}
-        attempt = Attempt(**begun, outcome=outcome, usage=UNREPORTED_USAGE, ended_at=self._time)
-        self._history = self._history.append(attempt)
 
     # As a recorder
 
@@ -139,13 +114,9 @@ class Simulation:
     # As a model client
 
     async def complete(self, request: Mapping[str, Any], *, idempotency_key: str, timeout: float) -> ModelReply:
-        """Call the simulated model, unless something befalls the call."""
-        mishap = self._mishap()
-        if mishap is Outcome.ERRORED:
+        """Call the simulated model, unless the call is refused."""
+        if self._refuses():
             raise ModelError(ModelErrorCode.UNAUTHORIZED, REFUSAL, status=401)
-        if mishap is not None:
-            await self._pass_time(LATENCY[0])
-            raise _CutOff(mishap)
         return await self._client.complete(request, idempotency_key=idempotency_key, timeout=timeout)
 
     async def close(self) -> None:
