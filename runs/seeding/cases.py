@@ -33,7 +33,7 @@ FAULTS = {
     "server_error": 0.008,
     "reset": 0.004,
 }
-REFUSALS = 0.008
+REFUSALS = 0.002
 """How often a call is refused, which ends the run."""
 
 
