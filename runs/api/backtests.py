@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from http import HTTPStatus
-from typing import Any, TypeVar
+from typing import Any
 
 from django.http import Http404
 from django.http.response import HttpResponseBase
@@ -30,13 +30,10 @@ from runs.api.problems import ApiProblem, Conflict, InvalidBody
 from runs.api.run_filters import parse_filter_fields, show_filters
 from runs.api.schemas.backtests import (
     Backtest,
-    BacktestListQuery,
-    BacktestPage,
     BacktestRun,
     BacktestRunPage,
     BacktestRunQuery,
     NewBacktest,
-    WholeBacktest,
     build_totals,
 )
 from runs.backtests.requests import NoRunsError, TooManyBacktestsError, request_backtest, stop_backtest
@@ -44,8 +41,6 @@ from runs.backtests.totals import Totals, describe_totals
 from runs.documents.base import Answer, Nothing
 from runs.filters import RunFilters
 from runs.history.issue_links import address_attempt
-
-_Shape = TypeVar("_Shape", bound=Backtest)
 
 MAX_BODY_BYTES = 2 * MAX_FILE_BYTES
 """In JSON the text of a flow file takes more room."""
@@ -59,17 +54,8 @@ _OF_VERSION = {"flow": "colour-theme", "version": 3, "limit": 1000}
 _OF_FILTERED = {"flow": "colour-theme", "version": 3, "filters": {"label": ["nightly"]}}
 
 
-class BacktestList(ApiView):
+class NewBacktests(ApiView):
     """``/backtests``"""
-
-    @_operation("listBacktests", "List backtests", READ_RUNS)
-    def get(self, request: Request, query: BacktestListQuery) -> BacktestPage:
-        """The newest first, also those that were requested on the pages."""
-        rows = _select_backtests()
-        if query.flow is not None:
-            rows = rows.filter(flow__name=query.flow)
-        page = fetch_page(rows, query, is_descending=True)
-        return build_page(BacktestPage, request, page, [_build(Backtest, backtest, request) for backtest in page.rows])
 
     @_operation(
         "createBacktest",
@@ -80,7 +66,7 @@ class BacktestList(ApiView):
             OpenApiExample("A version over the last 1,000 runs", value=_OF_VERSION, request_only=True),
             OpenApiExample("A version over labelled runs", value=_OF_FILTERED, request_only=True),
         ],
-        answers={202: OpenApiResponse(WholeBacktest, "It has begun.")},
+        answers={202: OpenApiResponse(Backtest, "It has begun.")},
         problems=[409],
     )
     def post(self, request: Request, body: NewBacktest) -> HttpResponseBase:
@@ -123,7 +109,7 @@ class BacktestDetail(ApiView):
         "Read a backtest",
         READ_RUNS,
         parameters=[_RETRY_AFTER],
-        answers={200: WholeBacktest},
+        answers={200: Backtest},
     )
     def get(self, request: Request, backtest_id: int) -> Response:
         """What was found so far, with the audits."""
@@ -150,7 +136,7 @@ class BacktestStop(ApiView):
         "stopBacktest",
         "Stop a backtest",
         RERUN_RUNS,
-        answers={200: OpenApiResponse(WholeBacktest, "It is stopped.")},
+        answers={200: OpenApiResponse(Backtest, "It is stopped.")},
     )
     @idempotent
     def post(self, request: Request, backtest_id: int, body: Nothing) -> HttpResponseBase:
@@ -200,30 +186,26 @@ def _parse_document(document: Any) -> FlowSpec:
 # Answers
 
 
-def _select_backtests() -> Any:
-    return models.Backtest.objects.listed().select_related("flow", "version", "asked_by").defer("version__spec")
-
-
 def _load_backtest(backtest_id: int) -> models.Backtest:
-    backtest: models.Backtest | None = _select_backtests().filter(pk=backtest_id).first()
+    rows = models.Backtest.objects.listed().select_related("flow", "version", "asked_by").defer("version__spec")
+    backtest: models.Backtest | None = rows.filter(pk=backtest_id).first()
     if backtest is None:
         raise Http404
     return backtest
 
 
 def _answer(request: Request, backtest: models.Backtest, status: HTTPStatus = HTTPStatus.OK) -> Response:
-    audits = Totals.from_document(backtest.totals).result.audits
-    model = _build(WholeBacktest, backtest, request, audits=audits)
+    model = _build(backtest, request)
     headers = {"Location": model.url} if status == HTTPStatus.ACCEPTED else {}
     return Response(model, status, headers=headers | ({"Retry-After": "1"} if backtest.is_unfinished else {}))
 
 
-def _build(shape: type[_Shape], backtest: models.Backtest, request: Request, **more: Any) -> _Shape:
+def _build(backtest: models.Backtest, request: Request) -> Backtest:
     totals = Totals.from_document(backtest.totals)
     url = request.build_absolute_uri(reverse("api:backtest", args=[backtest.pk]))
-    return shape.model_validate(
+    return Backtest.model_validate(
         {
-            **_list_alike(shape, backtest),
+            **_list_alike(Backtest, backtest),
             "percent": backtest.percent,
             "flow": backtest.flow.name,
             "version": backtest.version.number if backtest.version else None,
@@ -235,7 +217,7 @@ def _build(shape: type[_Shape], backtest: models.Backtest, request: Request, **m
             "url": url,
             "page_url": request.build_absolute_uri(reverse("runs:backtest", args=[backtest.pk])),
             "runs_url": f"{url}/runs",
-            **more,
+            "audits": totals.result.audits,
         }
     )
 
@@ -261,7 +243,7 @@ def _build_run(row: models.BacktestRun, request: Request) -> BacktestRun:
 
 
 urls: list[URLPattern] = [
-    path("backtests", BacktestList.as_view(), name="backtest-list"),
+    path("backtests", NewBacktests.as_view(), name="backtests"),
     path("backtests/<int:backtest_id>", BacktestDetail.as_view(), name="backtest"),
     path("backtests/<int:backtest_id>/runs", BacktestRuns.as_view(), name="backtest-runs"),
     path("backtests/<int:backtest_id>/stop", BacktestStop.as_view(), name="backtest-stop"),

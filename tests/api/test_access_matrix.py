@@ -115,7 +115,7 @@ TABLE: dict[str, dict[str, Ask]] = {
     "bulk-actions":                                  get() | post(RUN, 202, CANCEL_ALL),
     "bulk-actions/<action_id>":                      get(),
     "bulk-actions/<action_id>/stop":                 post(RUN, 200, {}),
-    "backtests":                                     get() | post(RUN, 202, {"flow": "colour-theme", "version": 1}),
+    "backtests":                                     post(RUN, 202, {"flow": "colour-theme", "version": 1}),
     "backtests/<backtest_id>":                       get(),
     "backtests/<backtest_id>/runs":                  get(),
     "backtests/<backtest_id>/stop":                  post(RUN, 200, {}),

@@ -99,18 +99,7 @@ class Backtest(Answer):
     url: Url = Field(description="Its address.")
     page_url: Url = Field(description="Its page.")
     runs_url: Url = Field(description="The list of the runs that differ.")
-
-
-class BacktestPage(Page):
-    """A page of backtests."""
-
-    items: list[Backtest] = Field(description="The newest first, without audits.")
-
-
-class WholeBacktest(Backtest):
-    """A backtest with what becomes of each audit."""
-
-    audits: list[BacktestAudit] = Field(description="By step and name.")
+    audits: list[BacktestAudit] = Field(description="What becomes of each audit, by step and name.")
 
 
 class BacktestIssue(Answer):
@@ -152,12 +141,6 @@ class BacktestRunPage(Page):
     """A page of runs that differ."""
 
     items: list[BacktestRun] = Field(description="The newest run first.")
-
-
-class BacktestListQuery(RowPaging):
-    """Which backtests."""
-
-    flow: str | None = Field(None, min_length=1, max_length=200, description="Only those of the flow of this name.")
 
 
 class BacktestRunQuery(RowPaging):
