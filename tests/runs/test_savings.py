@@ -67,6 +67,7 @@ def test_savings_are_those_of_a_backtest(
     assert kinds[1].runs == saving.lost
 
 
+@pytest.mark.sql
 def test_sentences_say_over_how_many_runs(flow: Flow) -> None:
     steps = {step.name: step for step in flow.live_version.flow_spec.steps}  # type: ignore[union-attr]  # it has one
     assert describe_savings(steps[READ], load_past_tries(flow, READ)) == {
