@@ -224,6 +224,13 @@ class TestElsewhere:
         )  # type: ignore[attr-defined]  # of a test client
         assert operator.get("/flows/texts/").context["audits"]["without"] is None  # type: ignore[index]  # as above
 
+    def test_the_flow_page_says_why_it_was_not_worked_out(self, operator: Client) -> None:
+        found = ask(store_history()[0].version, leaves_out_each=True)
+        assert operator.get("/flows/texts/").context["audits"]["has_no_worker"]  # type: ignore[index]  # as above
+        found.end(WorkState.FAILED, "A plug-in is missing.")
+        page = read_plain(operator, "/flows/texts/")
+        assert "A plug-in is missing." in page and "Work out “without it” again" in page
+
     def test_leaving_out_each_audit_waits_for_a_run_of_the_version_that_ended(self, operator: Client) -> None:
         runs = store_history()
         assert operator.get("/flows/texts/").context["has_ended_runs"]  # type: ignore[index]  # as above
