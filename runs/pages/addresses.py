@@ -4,32 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 from urllib.parse import urlencode
 
-from django.urls import get_script_prefix, reverse
+from django.urls import reverse
 
 from runs.filters import PARAMETERS, RunFilters
 from runs.paging import Found, cut_page
-
-
-def find_address(name: str, *values: str) -> str:
-    """The address that ``reverse`` gives, cached: for names alone or with fixed ``values``, never for one run's."""
-    return _find_address(get_script_prefix(), name, values)
-
-
-@lru_cache(maxsize=500)
-def _find_address(prefix: str, name: str, values: tuple[str, ...]) -> str:
-    """``prefix`` is the path that the site is served at, which an address begins with."""
-    return reverse(name, args=values)
 
 
 def link_runs(query: Any = "", **filters: Any) -> str:
     """The list of runs with a query string, or with these filters; empty ones are left out. ``since`` is ``from``."""
     values = {"from": filters.pop("since", None), **filters}
     query = query or urlencode({name: values[name] for name in PARAMETERS if values.get(name)})
-    return find_address("runs:list") + (f"?{query}" if query else "")
+    return reverse("runs:list") + (f"?{query}" if query else "")
 
 
 def build_issues_url(flow: str = "", **filters: object) -> str:
@@ -37,7 +25,7 @@ def build_issues_url(flow: str = "", **filters: object) -> str:
     names = ("version", "audit", "code", "step", "severity", "period")
     named = {"flow": flow, **{name: filters.get(name) for name in names}}
     query = urlencode({name: value for name, value in named.items() if value})
-    return find_address("runs:issues") + (f"?{query}" if query else "")
+    return reverse("runs:issues") + (f"?{query}" if query else "")
 
 
 def read_exact_filters(query: Mapping[str, str], *, others: Collection[str] = ()) -> tuple[RunFilters, tuple[str, ...]]:

@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.urls import path
+from django.urls import path, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
@@ -29,7 +29,7 @@ from runs.formatting import NOTHING, format_cost, format_count, format_plural, f
 from runs.history.texts import show_invisible
 from runs.models import Backtest, DailyRuns, Run, Worker
 from runs.pages.access import require_permission
-from runs.pages.addresses import build_issues_url, find_address, link_runs
+from runs.pages.addresses import build_issues_url, link_runs
 from runs.pages.flow_figures import (
     OF_VERSION,
     OF_VERSION_BY_MODEL,
@@ -203,7 +203,7 @@ def build_flow_url(flow: Flow, asked: Mapping[str, str], anchor: str = "", **cha
     """The address of the page as it is, with ``changes``."""
     values = {**asked, **changes}
     query = urlencode({name: values[name] for name in NAMES if values[name] != DEFAULTS.get(name, "")})
-    address = find_address("runs:flow", flow.name)
+    address = reverse("runs:flow", args=[flow.name])
     return f"{address}{f'?{query}' if query else ''}{f'#{anchor}' if anchor else ''}"
 
 

@@ -44,7 +44,6 @@ from runs.issue_groups import (
 )
 from runs.models import Run
 from runs.pages.access import require_permission
-from runs.pages.addresses import find_address
 from runs.pages.badges import SEVERITIES, STATES, Badge
 from runs.pages.flow_figures import Sparkline, plot_sparkline
 from runs.pages.run_list import list_chips, list_problems
@@ -135,7 +134,7 @@ def load_issues_page(query: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _build_address(query: str) -> str:
-    return find_address("runs:issues") + (f"?{query}" if query else "")
+    return reverse("runs:issues") + (f"?{query}" if query else "")
 
 
 def _build_url(filters: IssueFilters, *without: str, **changes: object) -> str:

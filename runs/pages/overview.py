@@ -36,7 +36,7 @@ from runs.history.issue_links import address_attempt, address_issue, name_issue
 from runs.history.texts import SHORT_TEXT, cut_text
 from runs.models import Attempt, Issue, Run, RunStatus
 from runs.pages.access import require_permission
-from runs.pages.addresses import build_issues_url, find_address, link_runs
+from runs.pages.addresses import build_issues_url, link_runs
 from runs.pages.badges import SEVERITIES, STATES
 from runs.pages.flow_figures import plot_sparkline
 from runs.pages.samples import is_without_runs
@@ -78,7 +78,7 @@ def _describe_parts(page: str, parts: Sequence[Part]) -> dict[str, Any]:
         "parts": {part.name: part for part in parts},
         "page_name": page,
         "part_template": f"runs/{page}_part.html",
-        "live_url": f"{find_address(f'runs:{page}-live')}?seen={seen}",
+        "live_url": f"{reverse(f'runs:{page}-live')}?seen={seen}",
     }
 
 
