@@ -9,7 +9,8 @@ from urllib.parse import urlencode
 
 from django.urls import reverse
 
-from runs.filters import PARAMETERS, RunFilters
+from runs.filter_fields import parse_run_number, shorten
+from runs.filters import PAGING, PARAMETERS, RunFilters
 from runs.paging import Found, cut_page
 
 
@@ -35,6 +36,22 @@ def read_exact_filters(query: Mapping[str, str], *, others: Collection[str] = ()
     """
     filters = RunFilters(query)
     return filters, (*(problem.message for problem in filters.problems), *filters.find_unknown_names(others))
+
+
+def parse_paging(query: Mapping[str, str], problems: list[str]) -> tuple[int | None, int | None]:
+    """``before`` and ``after`` of a list; what is not valid is left out, with a sentence added to ``problems``."""
+    numbers: dict[str, int] = {}
+    for name in PAGING:
+        text = query.get(name, "")
+        number = None if text.startswith("#") else parse_run_number(text)
+        if number is not None:
+            numbers[name] = number
+        elif text:
+            problems.append(f"“{shorten(text)}” is not a valid value of “{name}”; the newest are shown.")
+    if len(numbers) == 2:
+        problems.append("“before” and “after” can’t be combined; the newest are shown.")
+        return None, None
+    return numbers.get("before"), numbers.get("after")
 
 
 @dataclass(frozen=True, slots=True)

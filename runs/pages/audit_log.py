@@ -23,9 +23,9 @@ from runs.formatting import format_count
 from runs.history.texts import show_invisible
 from runs.models import AuditEntry
 from runs.pages.access import refuse, require_permission
-from runs.pages.addresses import paginate
+from runs.pages.addresses import paginate, parse_paging
 from runs.pages.exporting import NOT_EXPORTED, WRONG_ROWS, refuse_for_now
-from runs.paging import MAX_NUMBER, Found, Position
+from runs.paging import Found, Position
 
 READ_AUDIT_LOG = "runs.view_trailentry"
 PAGE_SIZE = 100
@@ -34,7 +34,6 @@ MAX_EXPORTED = 100_000
 BATCH_SIZE = 2_000
 
 FILTERS = ("actor", "action", "kind", "id", "from", "to")
-NAMES = (*FILTERS, "before", "after")
 _LINKS: Mapping[str, str] = {
     "run": "runs:page",
     "flow": "admin:flows_flow_change",
@@ -62,8 +61,6 @@ class FilterForm(forms.Form):
     action = forms.ChoiceField(choices=[("", "All"), *AuditAction.choices], required=False)
     kind = forms.ChoiceField(choices=[("", "All"), *KINDS.items()], required=False)
     id = forms.CharField(max_length=64, required=False)
-    before = forms.IntegerField(min_value=1, max_value=MAX_NUMBER, required=False)
-    after = forms.IntegerField(min_value=1, max_value=MAX_NUMBER, required=False)
 
     def __init__(self, data: Mapping[str, str]) -> None:
         super().__init__(data)
@@ -106,7 +103,8 @@ def _begin(day: date | None, *, days: int = 0) -> datetime | None:
 def show_audit_log(request: HttpRequest) -> HttpResponse:
     """The list of entries, the newest first."""
     form = FilterForm(request.GET)
-    before, after = form.cleaned_data.get("before"), form.cleaned_data.get("after")
+    problems = form.list_problems()
+    before, after = parse_paging(request.GET, problems)
     found = fetch_entries(form.to_filters(), limit=PAGE_SIZE + 1, before=before, after=after)
     entries = {entry.pk: entry for entry in found}
     positions = Found([Position("", key) for key in entries])
@@ -114,7 +112,7 @@ def show_audit_log(request: HttpRequest) -> HttpResponse:
     context = {
         "form": form,
         "values": form.list_values(),
-        "warnings": form.list_problems(),
+        "warnings": problems,
         "page": turns,
         "rows": [_describe(entries[key]) for key in keys],
         "export_url": form.build_url("runs:trail-export"),

@@ -24,7 +24,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from flows.models import Flow
 from runs.facets import list_known_values
-from runs.filter_fields import parse_run_number, shorten
+from runs.filter_fields import parse_run_number
 from runs.filters import PAGING, PARAMETERS, RunFilters, fetch_matching_runs
 from runs.formatting import build_moment, format_budget, format_count, format_duration, format_moment
 from runs.history.issue_links import address_attempt, anchor_attempt
@@ -33,7 +33,7 @@ from runs.models import Attempt, Priority, Run, RunStatus, SavedView, Step
 from runs.models.run import ENDED
 from runs.models.saved_view import MAX_VIEWS, NameTakenError, TooManyViewsError, parse_name
 from runs.pages.access import require_permission
-from runs.pages.addresses import link_runs, paginate
+from runs.pages.addresses import link_runs, paginate, parse_paging
 from runs.pages.badges import SEVERITIES, STATES, count_run_issues, find_run_state
 from runs.search import Excerpt, find_excerpts, parse_search
 from runs.statistics.queue_state import runs_without_worker
@@ -71,7 +71,8 @@ def load_run_list(query: Mapping[str, str], now: datetime) -> dict[str, Any]:
     A page that is not full may go on searching for some seconds: it asks for ``continue_url`` with ``began``.
     """
     filters = RunFilters(query)
-    before, after, paging_problems = _parse_paging(query)
+    problems = list_problems(filters, (*PAGING, *CONTINUED))
+    before, after = parse_paging(query, problems)
     listed = min(_parse_number(query.get("found", "")), PAGE_SIZE - 1)
     found = fetch_matching_runs(filters, before=before, after=after, limit=PAGE_SIZE - listed + 1)
     build_url = partial(build_list_url, filters)
@@ -84,7 +85,7 @@ def load_run_list(query: Mapping[str, str], now: datetime) -> dict[str, Any]:
     return {
         "rows": _load_rows(ids, {flow.pk: flow.title for flow in flows}, filters.values.get("q", ""), now),
         "filters": filters,
-        "warnings": [*list_problems(filters, (*PAGING, *CONTINUED)), *paging_problems],
+        "warnings": problems,
         "flows": flows,
         "more_fields": [filters.form[name] for name in PARAMETERS if name not in LAID_OUT],
         "labels": [*filters.values.get("label", ()), ""],
@@ -108,22 +109,6 @@ def load_run_list(query: Mapping[str, str], now: datetime) -> dict[str, Any]:
 def build_list_url(filters: RunFilters, **paging: int) -> str:
     """The address of the list with these filters, from the newest run on or from ``before`` or ``after`` a number."""
     return link_runs("&".join(filter(None, (filters.to_query(), urlencode(paging)))))
-
-
-def _parse_paging(query: Mapping[str, str]) -> tuple[int | None, int | None, tuple[str, ...]]:
-    problems = []
-    numbers: dict[str, int] = {}
-    for name in PAGING:
-        text = query.get(name, "")
-        number = None if text.startswith("#") else parse_run_number(text)
-        if number is not None:
-            numbers[name] = number
-        elif text:
-            problems.append(f"“{shorten(text)}” is not a run number; the newest runs are shown.")
-    if len(numbers) == 2:
-        problems.append("“before” and “after” can’t be combined; the newest runs are shown.")
-        numbers = {}
-    return numbers.get("before"), numbers.get("after"), tuple(problems)
 
 
 def _parse_number(text: str) -> int:

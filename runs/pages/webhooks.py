@@ -23,7 +23,7 @@ from runs.history.texts import cut_text
 from runs.models import DeliveryState, WebhookDelivery, WebhookEndpoint, WebhookTry
 from runs.models.webhook import hide_path
 from runs.pages.access import require_permission
-from runs.pages.addresses import paginate
+from runs.pages.addresses import paginate, parse_paging
 from runs.pages.badges import Badge
 from runs.paging import Stream, scan
 from runs.webhooks.deliveries import create_test
@@ -60,10 +60,10 @@ def show_deliveries(request: HttpRequest) -> HttpResponse:
     if state and state not in DeliveryState.values:
         problems.append(f"“{shorten(state)}” is not a state; it can be {', '.join(DeliveryState.values)}.")
         state = ""
-    run, before, after = (_parse_number(query, name, problems) for name in ("run", "before", "after"))
-    if before is not None and after is not None:
-        problems.append("“before” and “after” can’t be combined; the newest deliveries are shown.")
-        before = after = None
+    run = parse_run_number(query.get("run", ""))
+    if query.get("run") and run is None:
+        problems.append(f"“{shorten(query['run'])}” is not a run number.")
+    before, after = parse_paging(query, problems)
     filters = {name: value for name, value in (("state", state), ("run", run)) if value}
 
     def build_url(**changes: Any) -> str:
@@ -89,14 +89,6 @@ def show_deliveries(request: HttpRequest) -> HttpResponse:
         "endpoints": [(row, hide_path(row.url), BADGES.get(row.last_delivery_state or "")) for row in endpoints],
     }
     return render(request, "runs/webhooks.html", context)
-
-
-def _parse_number(query: Mapping[str, str], name: str, problems: list[str]) -> int | None:
-    text = query.get(name, "")
-    number = parse_run_number(text)
-    if text and number is None:
-        problems.append(f"“{shorten(text)}” is not a {'run' if name == 'run' else 'delivery'} number.")
-    return number
 
 
 def _describe_row(delivery: WebhookDelivery, now: datetime) -> Mapping[str, Any]:
