@@ -12,7 +12,6 @@ from itertools import islice
 from typing import Any
 
 from flows.engine.json_values import format_pointer
-from runs.formatting import format_count, format_plural
 from runs.history.json_lines import Listing, Mark, Marks, Place, list_compact, list_json, list_text, place_marks
 from runs.history.texts import ShownText, cut_text, show_invisible
 
@@ -20,13 +19,11 @@ MAX_LINES = 1_000
 MAX_VALUES = 1_500
 MAX_JSON_LINES = 2_000
 MAX_CHARACTERS = 100_000
-"""What one view shows; of the rest it says how much there is."""
+"""What one view shows."""
 MAX_TEXT = 20_000
 """Characters of one text."""
 MAX_DEPTH = 6
 """Levels that the text view lays out; deeper values are JSON in one line."""
-MAX_COUNTED = 300_000
-"""Values that are counted to say how many are not shown."""
 MAX_ROWS = 200
 MAX_COLUMNS = 20
 MAX_TABLES = 20
@@ -92,6 +89,8 @@ class TextLine:
     starts: bool = False
     """Whether it begins an item of a list, which stands apart from the one before."""
     fields: list[Value] = field(default_factory=list)
+    is_cut: bool = False
+    """Whether the text that begins here is shown in part."""
     marks: Marks | None = None
 
 
@@ -111,8 +110,7 @@ class Table:
     title: str
     columns: list[ShownText]
     rows: list[Row]
-    left_out: str = ""
-    """What of it is not shown, in words."""
+    is_cut: bool = False
     marks: Marks | None = None
 
 
@@ -129,8 +127,8 @@ class OutputView:
     lines: Sequence[TextLine] = ()
     tables: Sequence[Table] = ()
     json: Listing | None = None
-    left_out: str = ""
-    """What is not shown, in words; empty if all is."""
+    is_cut: bool = False
+    """Whether not all of it is shown."""
     is_tall: bool = False
     """Whether it takes more room than a screen has, and scrolls in a box of its own."""
     anchors: Mapping[str, str] = field(default_factory=dict)
@@ -169,43 +167,12 @@ def view_output(
 def view_text(text: str, *, prefix: str = "output", download_url: str = "") -> OutputView:
     """Build the only view of what came back instead of an output: its lines."""
     listing = list_text(text, max_lines=MAX_JSON_LINES, max_characters=MAX_CHARACTERS)
-    left_out = "Only the beginning is shown." if listing.is_cut else ""
-    return OutputView(prefix, View.TEXT, (), download_url, json=listing, left_out=left_out)
+    return OutputView(prefix, View.TEXT, (), download_url, json=listing, is_cut=listing.is_cut)
 
 
 def _view_json(base: OutputView, value: Any, marks: Sequence[Mark]) -> OutputView:
     listing = list_json(value, max_lines=MAX_JSON_LINES, max_characters=MAX_CHARACTERS)
-    left_out = ""
-    if listing.is_cut:
-        shown = sum(line.pointer is not None and line.value not in ("{", "[") for line in listing.lines)
-        left_out = _describe_rest(value, shown) or "The rest of a long value is not shown."
-    return replace(base, json=listing, anchors=listing.mark(marks), left_out=left_out)
-
-
-def _describe_rest(value: Any, shown: int, characters: int = 0) -> str:
-    """How many values, and characters of long texts, are not shown."""
-    total, is_all = _count_values(value)
-    parts = []
-    if total > shown:
-        more = "" if is_all else "over "
-        parts.append(f"{format_count(total - shown)} of {more}{format_plural(total, 'value')}")
-    if characters:
-        parts.append(f"{format_plural(characters, 'character')} of long texts")
-    return f"Not shown: {', '.join(parts)}." if parts else ""
-
-
-def _count_values(value: Any) -> tuple[int, bool]:
-    """How many scalars and empty containers a value has, and whether all of it was counted."""
-    count, stack = 0, [value]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, dict | list) and item:
-            if len(item) > MAX_COUNTED - count - len(stack):
-                return MAX_COUNTED, False
-            stack.extend(item.values() if isinstance(item, dict) else item)
-        else:
-            count += 1
-    return count, True
+    return replace(base, json=listing, anchors=listing.mark(marks), is_cut=listing.is_cut)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -255,115 +222,110 @@ def _find_identifier(items: Sequence[Any]) -> str | None:
 # Text
 
 
-class _TextWriter:
-    """Lays a value out line by line, and counts the characters of texts that it leaves out."""
+def _write_output(value: Any) -> Iterator[TextLine]:
+    """The lines of a whole output."""
+    if isinstance(value, dict) and len(value) == 1:
+        # A single list needs no heading.
+        [(key, item)] = value.items()
+        if isinstance(item, list) and item and isinstance(item[0], dict):
+            return _write_list(item, format_pointer([key]), 0)
+    if isinstance(value, dict | list) and value:
+        return _write_container(value, "", 0)
+    return _write_scalar(value, TextLine(0, ""))
 
-    def __init__(self) -> None:
-        self.left_out = 0
 
-    def write(self, value: Any) -> Iterator[TextLine]:
-        """The lines of a whole output."""
-        if isinstance(value, dict) and len(value) == 1:
-            # A single list needs no heading.
-            [(key, item)] = value.items()
-            if isinstance(item, list) and item and isinstance(item[0], dict):
-                return self._write_list(item, format_pointer([key]), 0)
-        if isinstance(value, dict | list) and value:
-            return self._write_container(value, "", 0)
-        return self._write_scalar(value, TextLine(0, ""))
+def _write_container(value: Any, pointer: str, depth: int) -> Iterator[TextLine]:
+    write = _write_object if isinstance(value, dict) else _write_list
+    return write(value, pointer, depth)
 
-    def _write_container(self, value: Any, pointer: str, depth: int) -> Iterator[TextLine]:
-        write = self._write_object if isinstance(value, dict) else self._write_list
-        return write(value, pointer, depth)
 
-    def _write_object(
-        self, value: dict[str, Any], pointer: str, depth: int, line: TextLine | None = None, head_key: str | None = None
-    ) -> Iterator[TextLine]:
-        """The fields of an object: short ones share lines, the first of them that of the head of its block."""
-        length = 0
-        for key, item in value.items():
-            if key == head_key:
-                continue
-            own = f"{pointer}{format_pointer([key])}"
-            name = _show_key(key)
-            if not _is_short(item):
-                if line:
-                    yield line
-                line, length = None, 0
-                yield from self._write_item(name, item, own, depth)
-                continue
-            shown = _show(item, own)
-            size = len(name) + len(shown.text or "")
-            if line and line.fields and length + size > _MAX_GROUP:
-                yield line
-                line, length = None, 0
+def _write_object(
+    value: dict[str, Any], pointer: str, depth: int, line: TextLine | None = None, head_key: str | None = None
+) -> Iterator[TextLine]:
+    """The fields of an object: short ones share lines, the first of them that of the head of its block."""
+    length = 0
+    for key, item in value.items():
+        if key == head_key:
+            continue
+        own = f"{pointer}{format_pointer([key])}"
+        name = _show_key(key)
+        if not _is_short(item):
             if line:
-                shown.key, shown.separator = name, "  " if line.fields else ""
-            else:
-                line = TextLine(depth, own, Value(name))
-            line.fields.append(shown)
-            length += size + 2
+                yield line
+            line, length = None, 0
+            yield from _write_item(name, item, own, depth)
+            continue
+        shown = _show(item, own)
+        size = len(name) + len(shown.text or "")
+        if line and line.fields and length + size > _MAX_GROUP:
+            yield line
+            line, length = None, 0
         if line:
-            yield line
-
-    def _write_item(
-        self, name: str, item: Any, pointer: str, depth: int, *, starts: bool = False
-    ) -> Iterator[TextLine]:
-        """Something that has lines of its own, with its label."""
-        line = TextLine(depth, pointer, Value(ShownText(name)), starts=starts)
-        if not isinstance(item, dict | list) or not item:
-            yield from self._write_scalar(item, line)
-        elif isinstance(item, list) and _fits_line(item):
-            line.fields = [_show(one, f"{pointer}/{index}") for index, one in enumerate(item)]
-            for value in line.fields[1:]:
-                value.separator = ", "
-            yield line
-        elif depth + 1 >= MAX_DEPTH:
-            line.fields = [_show(item, pointer)]
-            yield line
+            shown.key, shown.separator = name, "  " if line.fields else ""
         else:
-            line.is_head = True
-            yield line
-            yield from self._write_container(item, pointer, depth + 1)
-
-    def _write_list(self, items: Sequence[Any], pointer: str, depth: int) -> Iterator[TextLine]:
-        key = _find_identifier(items)
-        for index, item in enumerate(items):
-            own, number = f"{pointer}/{index}", f"{index + 1}."
-            if not (isinstance(item, dict) and item):
-                yield from self._write_item(number, item, own, depth, starts=isinstance(item, list) and bool(item))
-                continue
-            named = key if key is not None and key in item and _is_short(item[key]) else None
-            label = Value(ShownText(number)) if named is None else _show(item[named], f"{own}{format_pointer([named])}")
-            line = TextLine(depth, own, label, is_head=True, starts=True)
-            yield from self._write_object(item, own, depth, line, named)
-
-    def _write_scalar(self, value: Any, line: TextLine) -> Iterator[TextLine]:
-        """A text line by line, the first one with its label; anything else in one line."""
-        if not isinstance(value, str) or not value:
-            line.fields = [_show(value, line.pointer)]
-            yield line
-            return
-        text = value[:MAX_TEXT]
-        self.left_out += len(value) - len(text)
-        rows = text.expandtabs(4).replace("\r\n", "\n").split("\n")
-        if len(value) > len(text):
-            rows[-1] += "…"
-        values = (Value(ShownText(show_invisible(row))) for row in rows)
-        line.fields = [next(values)]
-        line.fields[0].pointer = line.pointer
+            line = TextLine(depth, own, Value(name))
+        line.fields.append(shown)
+        length += size + 2
+    if line:
         yield line
-        for other in values:
-            yield TextLine(line.depth, "", fields=[other])
+
+
+def _write_item(name: str, item: Any, pointer: str, depth: int, *, starts: bool = False) -> Iterator[TextLine]:
+    """Something that has lines of its own, with its label."""
+    line = TextLine(depth, pointer, Value(ShownText(name)), starts=starts)
+    if not isinstance(item, dict | list) or not item:
+        yield from _write_scalar(item, line)
+    elif isinstance(item, list) and _fits_line(item):
+        line.fields = [_show(one, f"{pointer}/{index}") for index, one in enumerate(item)]
+        for value in line.fields[1:]:
+            value.separator = ", "
+        yield line
+    elif depth + 1 >= MAX_DEPTH:
+        line.fields = [_show(item, pointer)]
+        yield line
+    else:
+        line.is_head = True
+        yield line
+        yield from _write_container(item, pointer, depth + 1)
+
+
+def _write_list(items: Sequence[Any], pointer: str, depth: int) -> Iterator[TextLine]:
+    key = _find_identifier(items)
+    for index, item in enumerate(items):
+        own, number = f"{pointer}/{index}", f"{index + 1}."
+        if not (isinstance(item, dict) and item):
+            yield from _write_item(number, item, own, depth, starts=isinstance(item, list) and bool(item))
+            continue
+        named = key if key is not None and key in item and _is_short(item[key]) else None
+        label = Value(ShownText(number)) if named is None else _show(item[named], f"{own}{format_pointer([named])}")
+        line = TextLine(depth, own, label, is_head=True, starts=True)
+        yield from _write_object(item, own, depth, line, named)
+
+
+def _write_scalar(value: Any, line: TextLine) -> Iterator[TextLine]:
+    """A text line by line, the first one with its label; anything else in one line."""
+    if not isinstance(value, str) or not value:
+        line.fields = [_show(value, line.pointer)]
+        yield line
+        return
+    line.is_cut = len(value) > MAX_TEXT
+    rows = value[:MAX_TEXT].expandtabs(4).replace("\r\n", "\n").split("\n")
+    if line.is_cut:
+        rows[-1] += "…"
+    values = (Value(ShownText(show_invisible(row))) for row in rows)
+    line.fields = [next(values)]
+    line.fields[0].pointer = line.pointer
+    yield line
+    for other in values:
+        yield TextLine(line.depth, "", fields=[other])
 
 
 def _view_text(base: OutputView, value: Any, marks: Sequence[Mark]) -> OutputView:
-    writer = _TextWriter()
     lines: list[TextLine] = []
     places: dict[str, Place] = {}
     values: dict[str, Value] = {}
     room, is_cut = MAX_CHARACTERS, False
-    for line in writer.write(value):
+    for line in _write_output(value):
         size = sum(len(one.key or "") + len(one.text or "") for one in line.fields)
         if len(lines) == MAX_LINES or len(values) >= MAX_VALUES or (size > room and lines):
             is_cut = True
@@ -380,12 +342,10 @@ def _view_text(base: OutputView, value: Any, marks: Sequence[Mark]) -> OutputVie
     for mark in marks:
         if mark.pointer in values and mark.issue_id in anchors:
             values[mark.pointer].is_marked = True
-    left_out = ""
-    if is_cut or writer.left_out:
-        shown = max(len(values), 1) if is_cut else MAX_COUNTED
-        left_out = _describe_rest(value, shown, writer.left_out) or "The rest is not shown."
     is_tall = len(lines) > 60 or MAX_CHARACTERS - room > 6_000
-    return replace(base, lines=lines, anchors=anchors, left_out=left_out, is_tall=is_tall)
+    return replace(
+        base, lines=lines, anchors=anchors, is_cut=is_cut or any(line.is_cut for line in lines), is_tall=is_tall
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -423,13 +383,13 @@ def _view_tables(base: OutputView, value: Any, marks: Sequence[Mark]) -> OutputV
         pointer = "" if key is None else format_pointer([key])
         table = _lay_out_table("" if key is None else show_invisible(key[:_MAX_KEY]), items, pointer, places)
         tables.append(table)
-        if table.left_out:
+        if table.is_cut:
             # Marks of rows that are not shown stand nowhere, not at the table.
             cut.append(pointer)
     anchors = place_marks(marks, places, cut)
-    left_out = " ".join(table.left_out for table in tables if table.left_out)
+    is_cut = any(table.is_cut for table in tables)
     is_tall = sum(len(table.rows) for table in tables) > 40
-    return replace(base, tables=tables, anchors=anchors, left_out=left_out, is_tall=is_tall)
+    return replace(base, tables=tables, anchors=anchors, is_cut=is_cut, is_tall=is_tall)
 
 
 def _lay_out_fields(fields: Mapping[str, Any], places: dict[str, Place]) -> Table:
@@ -438,9 +398,7 @@ def _lay_out_fields(fields: Mapping[str, Any], places: dict[str, Place]) -> Tabl
     for key, item in islice(fields.items(), MAX_ROWS):
         cell = places[format_pointer([key])] = _show(item)
         rows.append(Row([Value(_show_key(key), is_data=not key), cell]))
-    more = len(fields) - len(rows)
-    left_out = f"Not shown: {format_plural(more, 'field')}." if more else ""
-    return Table("", [ShownText("Field"), ShownText("Value")], rows, left_out)
+    return Table("", [ShownText("Field"), ShownText("Value")], rows, len(fields) > len(rows))
 
 
 def _lay_out_table(title: str, items: Sequence[dict[str, Any]], pointer: str, places: dict[str, Place]) -> Table:
@@ -458,10 +416,5 @@ def _lay_out_table(title: str, items: Sequence[dict[str, Any]], pointer: str, pl
         row = places[own] = Row([*cells.values()])
         places.update((f"{own}{format_pointer([key])}", cell) for key, cell in cells.items())
         table.rows.append(row)
-    parts = [
-        format_plural(more, noun)
-        for more, noun in ((len(items) - len(table.rows), "row"), (len(columns) - len(keys), "column"))
-        if more
-    ]
-    table.left_out = f"Not shown{f' of {title}' if title else ''}: {', '.join(parts)}." if parts else ""
+    table.is_cut = len(table.rows) < len(items) or len(keys) < len(columns)
     return table

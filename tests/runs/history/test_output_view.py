@@ -109,7 +109,7 @@ class TestText:
         pointers = {pointer for pointer, _ in list_parts(value)}
         for name in View:
             view = view_output(value, [mark(pointer, pointer) for pointer in pointers], view=name)
-            assert not view.left_out and view.anchors.keys() == pointers
+            assert not view.is_cut and view.anchors.keys() == pointers
 
 
 class TestTable:
@@ -175,7 +175,7 @@ class TestBounds:
         html = render(shown)
         assert len(html) < 250_000
         if name != "5,000 levels" or view is View.JSON:
-            assert shown.left_out and 'href="/all"' in html and "data-copies" not in html
+            assert shown.is_cut and 'href="/all"' in html and "data-copies" not in html
 
     @pytest.mark.parametrize("value", [{HOSTILE: HOSTILE}, [{HOSTILE: HOSTILE, "a": [HOSTILE]}], HOSTILE, nest(100)])
     def test_a_hostile_output_is_inert(self, value: Any, view: View) -> None:
