@@ -24,9 +24,6 @@ from runs.history.issue_links import (
 from runs.history.matching import JudgedAttempt, Sighting, Track, judge_attempt, trace_findings
 from runs.history.pairing import ItemMoves
 
-_MOST_COUNTED = 6
-"""Attempts that are named with their issues; of more it is said how many there are."""
-
 Judged = tuple[models.Attempt, Sequence[models.Issue]]
 """An attempt with its issues."""
 
@@ -96,7 +93,7 @@ class StepIssues:
         # With nothing to compare with, that all is new goes without saying.
         is_traced = has_texts and len(judged) > 1
         tracks = trace_findings(judged, find_moves) if is_traced else []
-        self.parts = _summarise(step, tracks, judged[-1].number) if is_traced else _count(step, judged)
+        self.parts = _summarise(step, tracks, judged[-1].number) if is_traced else _count(judged)
         """The sentence for the head of the step: “4 issues: ”, “3 fixed by attempt 2”, “, 1 persisted”."""
         self.moving = {
             attempt.number
@@ -172,22 +169,10 @@ class StepIssues:
         return self._pages[sighting.number].get(sighting.finding.issue.position, 1)
 
 
-def _count(step: int, judged: Sequence[JudgedAttempt]) -> Sequence[Mark]:
-    counts = [(attempt.number, len(attempt.findings)) for attempt in judged if attempt.findings]
-    if not counts:
-        return ()
-    head = format_plural(sum(count for _, count in counts), "issue")
-    if len(judged) < 2:
-        return (Mark("summary", head),)
-    if len(counts) > _MOST_COUNTED:
-        parts = [Mark("summary", f"{head} in {format_plural(len(counts), 'attempt')}")]
-    else:
-        begins = [f"{head}: ", *[", "] * (len(counts) - 1)]
-        parts = [
-            _link(step, number, f"{begin}{format_count(count)} in ")
-            for begin, (number, count) in zip(begins, counts, strict=True)
-        ]
-    return (*parts, Mark("summary", ". Their later state is unknown: their texts were removed."))
+def _count(judged: Sequence[JudgedAttempt]) -> Sequence[Mark]:
+    count = sum(len(attempt.findings) for attempt in judged)
+    unknown = ". Their later state is unknown: their texts were removed." if len(judged) > 1 else ""
+    return (Mark("summary", f"{format_plural(count, 'issue')}{unknown}"),) if count else ()
 
 
 _COURSES = (
