@@ -2,104 +2,31 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import datetime
-from decimal import Decimal
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
-from django.db.models import Count
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.template.defaultfilters import filesizeformat
-from django.urls import path, reverse
+from django.urls import path
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from flows.engine.differences import compare_specs, pair_steps, summarise_changes
+from flows.engine.differences import compare_specs, summarise_changes
 from flows.engine.errors import SpecError
-from flows.engine.history import UNDECIDED, UNREPORTED_USAGE, TokenUsage, sum_usage
+from flows.engine.history import TokenUsage
 from flows.engine.spec import FlowSpec
-from runs import models
 from runs.filter_fields import parse_run_number
-from runs.formatting import NOTHING, format_cost, format_count, format_duration
-from runs.history.issue_links import address_issue, name_issue, show_code, show_place
-from runs.history.json_lines import Mark
-from runs.history.matching import judge_attempt, trace_findings
 from runs.history.output_diff import compare_outputs
-from runs.history.output_view import OutputView, View, parse_view, view_output
-from runs.history.pairing import ItemMoves
+from runs.history.output_view import View, parse_view
 from runs.models import Run
 from runs.pages.access import require_permission
-from runs.pages.attempt_rows import list_attempt_rows, read_outputs
-from runs.pages.badges import (
-    FATES,
-    SEVERITIES,
-    STATES,
-    Badge,
-    IssueCounts,
-    count_run_issues,
-    find_run_state,
-    list_counts,
-)
+from runs.pages.badges import STATES, Badge, count_run_issues, find_run_state
+from runs.pages.compare_steps import compare_counts, compare_durations, compare_issues, compare_steps, compare_usage
 from runs.pages.run_head import measure_run
-from runs.stored_history import read_usage
 
 MAX_CHOICES = 10
 """Other runs of the flow that are offered for comparison."""
-MAX_BYTES = 600_000
-"""Bytes of stored outputs that one page compares; further steps are left to the pages of their attempts."""
-MAX_ISSUES = 50
-"""Issues of one step that are listed."""
-
-_KINDS = ("new", "persisted", "fixed", "unchecked", "all")
-"""What became of an issue, in the order of the page; ``all`` where that is not known."""
-_Amount = TypeVar("_Amount", int, float, Decimal)
-
-
-class Figure(NamedTuple):
-    """One figure of both runs. ``delta`` is the new one less the old one, and ``tone`` says whether that is good."""
-
-    name: str
-    old: str
-    new: str
-    delta: str = NOTHING
-    tone: str = "quiet"
-    counts: tuple[IssueCounts, IssueCounts] | None = None
-    """Of issues, by severity, in place of the texts."""
-
-
-@dataclass(frozen=True, slots=True)
-class StepSide:
-    """A step in one of the runs, by the attempt that counts; ``row`` is None if there is none."""
-
-    run: Run
-    index: int
-    name: str
-    is_local: bool
-    attempts: Sequence[models.Attempt]
-    row: Any
-    """With the annotations of ``list_attempt_rows``."""
-
-    @property
-    def badge(self) -> Badge:
-        is_running = bool(self.attempts) and not self.attempts[-1].outcome and not self.run.has_ended
-        return STATES["running" if is_running else self.row.outcome if self.row else "waiting"]
-
-    @property
-    def has_output(self) -> bool:
-        return self.row is not None and bool(self.row.has_output)
-
-    @property
-    def has_brought(self) -> bool:
-        """Whether anything came back, be it usable or not."""
-        return self.has_output or (self.row is not None and bool(self.row.has_raw_output))
-
-    @property
-    def url(self) -> str:
-        """Of the last attempt on the page of the run; empty if there is none."""
-        return reverse("runs:attempt", args=[self.run.pk, self.index, self.row.number]) if self.row else ""
 
 
 def compare_runs(first: Run, second: Run, now: datetime, view: View = View.TEXT) -> dict[str, Any]:
@@ -131,11 +58,11 @@ def compare_runs(first: Run, second: Run, now: datetime, view: View = View.TEXT)
         for run in runs
     ]
     figures = (
-        _compare_counts("Steps passed", old.steps_passed, new.steps_passed, of=(old.step_count, new.step_count)),
-        _compare_counts("Attempts", old.attempt_count, new.attempt_count),
-        _compare_issues(count_run_issues(old), count_run_issues(new)),
-        _compare_durations(measure_run(old, now), measure_run(new, now)),
-        *_compare_usage(*usages),
+        compare_counts("Steps passed", old.steps_passed, new.steps_passed, of=(old.step_count, new.step_count)),
+        compare_counts("Attempts", old.attempt_count, new.attempt_count),
+        compare_issues(count_run_issues(old), count_run_issues(new)),
+        compare_durations(measure_run(old, now), measure_run(new, now)),
+        *compare_usage(*usages),
     )
     return {
         "old": old,
@@ -146,7 +73,7 @@ def compare_runs(first: Run, second: Run, now: datetime, view: View = View.TEXT)
         "input_sentence": sentence,
         "changes": changes,
         "changes_summary": summary,
-        "steps": _compare_steps(runs, specs, view),
+        "steps": compare_steps(runs, specs, view),
     }
 
 
@@ -155,321 +82,6 @@ def _read_spec(run: Run) -> FlowSpec | None:
         return run.version.flow_spec
     except SpecError:
         return None
-
-
-# Steps
-
-
-def _compare_steps(runs: Sequence[Run], specs: Sequence[FlowSpec | None], view: View) -> list[dict[str, Any]]:
-    """All steps of both runs. Costs six queries, and reads no more outputs than ``MAX_BYTES``."""
-    sides = [_load_sides(run, spec) for run, spec in zip(runs, specs, strict=True)]
-    pairs = [(sides[0].get(old or 0), sides[1].get(new or 0)) for old, new in _pair_steps(runs[0], runs[1], *specs)]
-    room, read, within = MAX_BYTES, [], []
-    for pair in pairs:
-        brought = [side.row for side in pair if side and side.has_brought]
-        size = sum(row.stored_bytes for row in brought)
-        within.append(size <= room)
-        if within[-1]:
-            room -= size
-            read += brought
-    read_outputs(read)
-    rows = [side.row for own in sides for side in own.values() if side.row]
-    issues: dict[int, list[models.Issue]] = {}
-    listed = models.Issue.objects.filter(attempt__in=[row.pk for row in rows]).defer("context", "added_fields")
-    for issue in listed.order_by("attempt_id", "position"):
-        issues.setdefault(issue.attempt_id, []).append(issue)
-    counts: dict[tuple[int, int], Counter[str]] = {}
-    every = models.Issue.objects.filter(attempt__step__run__in=[run.pk for run in runs]).order_by()
-    keys = every.values_list("attempt__step__run_id", "attempt__step__index", "severity")
-    for run_id, index, severity, count in keys.annotate(count=Count("pk")):
-        counts.setdefault((run_id, index), Counter())[severity] = count
-    return [
-        _compare_step(runs, *pair, issues, counts, view, has_room) for pair, has_room in zip(pairs, within, strict=True)
-    ]
-
-
-def _load_sides(run: Run, spec: FlowSpec | None) -> dict[int, StepSide]:
-    """The steps of a run by their numbers, with their attempts without outputs."""
-    attempts: dict[int, list[models.Attempt]] = {}
-    for row in list_attempt_rows(run.pk):
-        attempts.setdefault(row.step.index, []).append(row)
-    sides = {}
-    for index in range(1, run.step_count + 1):
-        own, step = attempts.get(index, []), spec.step(index) if spec else None
-        name = step.name if step else own[0].step.name if own else "Not begun"
-        ended = [row for row in own if row.outcome]
-        accepted = [row for row in ended if row.is_accepted]
-        decided = accepted or [row for row in ended if row.outcome not in UNDECIDED] or ended
-        is_local = step is not None and step.is_local
-        sides[index] = StepSide(run, index, name, is_local, own, decided[-1] if decided else None)
-    return sides
-
-
-def _pair_steps(
-    old: Run, new: Run, old_spec: FlowSpec | None, new_spec: FlowSpec | None
-) -> Iterator[tuple[int | None, int | None]]:
-    """The numbers of each step in both runs: in the order of the new one, and where they stood those that it lacks."""
-    old_indices, new_indices = (range(1, run.step_count + 1) for run in (old, new))
-    if old_spec is not None and new_spec is not None:
-        partners = {before + 1: after + 1 for before, after in pair_steps(old_spec.steps, new_spec.steps).items()}
-    else:
-        partners = {index: index for index in old_indices if index in new_indices}
-    origins = {after: before for before, after in partners.items()}
-    gone: dict[int, list[int]] = {}
-    behind = 0
-    for index in old_indices:
-        behind = partners.get(index, behind)
-        if index not in partners:
-            gone.setdefault(behind, []).append(index)
-    for after in (0, *new_indices):
-        if after:
-            yield origins.get(after), after
-        yield from ((before, None) for before in gone.get(after, ()))
-
-
-def _compare_step(
-    runs: Sequence[Run],
-    old: StepSide | None,
-    new: StepSide | None,
-    issues: Mapping[int, list[models.Issue]],
-    counts: Mapping[tuple[int, int], Counter[str]],
-    view: View,
-    has_room: bool,
-) -> dict[str, Any]:
-    """One step in both runs, or in one of them if only its version has it.
-
-    Without a ``diff`` a ``sentence`` says why, and ``outputs`` are what can be shown of each run. ``notes`` say what
-    the step was called, and where it stood, in the older run.
-    """
-    sides = (old, new)
-    there = tuple(side for side in sides if side)
-    own = [issues.get(side.row.pk, []) if side and side.row else [] for side in sides]
-    removed = " and ".join(f"#{run.pk}" for run in runs if run.outputs_removed_at)
-    is_known = old and new and old.row and new.row and not (own[0] and own[1] and removed)
-    found = _trace(old, new, own, has_room) if is_known and old and new else None
-    if found is None:
-        found = [("all", place, issue) for place in (0, 1) for issue in own[place]]
-    ranks = list(SEVERITIES)
-    found.sort(key=lambda one: (ranks.index(one[2].severity), -one[1], one[2].position))
-    left_out = len(found) - MAX_ISSUES
-    listed = sorted(found[:MAX_ISSUES], key=lambda one: _KINDS.index(one[0]))
-    marks: tuple[list[Mark], list[Mark]] = ([], [])
-    for number, (_, place, issue) in enumerate(listed, start=1):
-        id = _name_issue_id(sides[place], place, issue)
-        marks[place].append(Mark(issue.severity, name_issue(issue), id, issue.path, number, issue.description))
-    diff = None
-    if has_room and old and new and old.has_output and new.has_output:
-        diff = compare_outputs(old.row.output, new.row.output, marks[1])
-    outputs = () if diff or not has_room else tuple(_show_outputs(runs, sides, marks, view))
-    anchors = {
-        id: anchor
-        for shown in (diff, *(output for _, output in outputs))
-        if shown
-        for id, anchor in (shown.anchors or {}).items()
-    }
-    groups = _group_issues(sides, listed, anchors)
-    issues_sentence = "" if groups or not any(side.row for side in there) else "No issues in the last attempts."
-    if left_out > 0:
-        issues_sentence = f"{left_out} less severe issues are not listed."
-    elif own[0] and own[1] and removed:
-        issues_sentence = f"Which issues are the same is not known: the texts of {removed} were removed."
-    notes = []
-    if old and new:
-        notes += [f"was “{old.name}”"] if old.name != new.name else []
-        notes += [f"was step {old.index}"] if old.index != new.index else []
-    return {
-        "id": f"{'b' if new else 'a'}{there[-1].index}",
-        "sides": there,
-        "shown": there[-1],
-        "notes": notes,
-        "only_in": "" if old and new else "new" if new else "old",
-        "diff": diff,
-        "sentence": "" if diff else _explain(there, has_room),
-        "outputs": outputs,
-        "figures": list(_list_step_figures(old, new, counts)) if old and new else (),
-        "groups": groups,
-        "issues_sentence": issues_sentence,
-    }
-
-
-def _show_outputs(
-    runs: Sequence[Run], sides: Sequence[StepSide | None], marks: Sequence[Sequence[Mark]], view: View
-) -> Iterator[tuple[str, OutputView]]:
-    """What the last attempts brought, where that can't be compared."""
-    for place, side in enumerate(sides):
-        if side is None or not side.has_brought:
-            continue
-        prefix = f"{'ab'[place]}{side.index}"
-        what = "Output" if side.has_output else "Response that is not a usable output"
-        yield (
-            f"{what}, #{side.run.pk}",
-            view_output(
-                side.row.output if side.has_output else side.row.unusable_output,
-                marks[place],
-                view=view,
-                prefix=prefix,
-                address=f"?a={runs[0].pk}&b={runs[1].pk}&",
-                fragment=f"#{prefix}",
-                download_url=f"{side.url}?download",
-            ),
-        )
-
-
-def _explain(sides: Sequence[StepSide], has_room: bool) -> str:
-    """Why there is no difference of two outputs."""
-    brought = [side for side in sides if side.has_brought]
-    usable = [side for side in sides if side.has_output]
-    removed = [side for side in sides if side.row and side.run.outputs_removed_at]
-    if removed:
-        return f"Removed by the retention policy{f': the output of #{removed[0].run.pk}' if brought else ''}."
-    if not brought:
-        return "This step has no output to compare."
-    if not has_room:
-        sizes = " and ".join(filesizeformat(side.row.stored_bytes) for side in brought)
-        return f"Too large to show beside the steps above ({sizes}). Open the attempts instead."
-    if len(usable) == 2:
-        return "These outputs are too long to compare here. Open the attempts instead."
-    if usable:
-        return f"Only #{usable[0].run.pk} has {'a usable' if len(brought) == 2 else 'an'} output of this step."
-    if len(brought) == 2:
-        return "Neither run has a usable output of this step."
-    return f"Only #{brought[0].run.pk} has a response in this step, and it is not a usable output."
-
-
-# Issues
-
-
-def _trace(
-    old: StepSide, new: StepSide, issues: Sequence[list[models.Issue]], has_room: bool
-) -> list[tuple[str, int, models.Issue]] | None:
-    """What became of each issue, with the place of the run that it is shown from; None if nothing was judged."""
-    judged = [judge_attempt(place + 1, side.row.outcome, issues[place]) for place, side in enumerate((old, new))]
-    attempts = [one for one in judged if one is not None]
-    if not attempts:
-        return None
-    is_readable = has_room and old.has_output and new.has_output
-    moves = ItemMoves(old.row.output, new.row.output) if is_readable else None
-    found = []
-    for track in trace_findings(attempts, lambda _old, _new: moves):
-        last = track.last
-        if last.number == 2:
-            is_unsure = judged[0] is None or last.unlisted_before is not None
-            kind = "persisted" if len(track.sightings) == 2 else "all" if is_unsure else "new"
-        else:
-            kind = "fixed" if last.fixed_by else "unchecked"
-        found.append((kind, last.number - 1, last.finding.issue))
-    return found
-
-
-def _name_issue_id(side: StepSide | None, place: int, issue: models.Issue) -> str:
-    return f"{'ab'[place]}{side.index if side else 0}-i{issue.position}"
-
-
-def _group_issues(
-    sides: Sequence[StepSide | None], listed: Sequence[tuple[str, int, models.Issue]], anchors: Mapping[str, str]
-) -> list[tuple[str, Badge, list[dict[str, Any]]]]:
-    """Issues by what became of them: its name, its badge, and the issues."""
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for number, (kind, place, issue) in enumerate(listed, start=1):
-        side = sides[place]
-        assert side is not None
-        id = _name_issue_id(side, place, issue)
-        run_url = reverse("runs:page", args=[side.run.pk])
-        groups.setdefault(kind, []).append(
-            {
-                "row": issue,
-                "id": id,
-                "number": number,
-                "title": name_issue(issue),
-                "code": show_code(issue),
-                "path": show_place(issue),
-                "anchor": anchors.get(id, ""),
-                "run_id": side.run.pk,
-                "url": f"{run_url}{address_issue(side.index, side.row.number, issue.position)}",
-            }
-        )
-    return [(kind, FATES[kind], issues) for kind, issues in groups.items()]
-
-
-# Figures
-
-
-def _list_step_figures(
-    old: StepSide, new: StepSide, counts: Mapping[tuple[int, int], Counter[str]]
-) -> Iterator[Figure]:
-    """The figures that differ."""
-    sides = (old, new)
-    seconds, usages = [], []
-    for side in sides:
-        begun = [row.started_at for row in side.attempts if row.started_at]
-        ended = [row.ended_at for row in side.attempts if row.ended_at]
-        seconds.append((max(ended) - min(begun)).total_seconds() if begun and ended else None)
-        usages.append(
-            sum_usage(
-                read_usage(row.usage) if hasattr(row, "usage") else UNREPORTED_USAGE
-                for row in side.attempts
-                if row.outcome
-            )
-        )
-    found = [list_counts(counts.get((side.run.pk, side.index), {})) for side in sides]
-    figures = [
-        _compare_counts("Attempts", len(old.attempts), len(new.attempts)),
-        _compare_issues(found[0], found[1]),
-        _compare_durations(seconds[0], seconds[1]),
-    ]
-    if not (old.is_local and new.is_local):
-        figures += _compare_usage(usages[0], usages[1])
-    for figure in figures:
-        if figure.delta != "same" and (figure.counts or figure.old != figure.new):
-            # A step that only one of the runs reached is neither better nor worse in the other.
-            is_comparable = bool(old.attempts and new.attempts)
-            yield figure if is_comparable else figure._replace(delta=NOTHING, tone="quiet")
-
-
-def _compare(
-    old: _Amount | None, new: _Amount | None, write: Callable[[Any], str], *, is_more_better: bool = False
-) -> tuple[str, str]:
-    """The difference with its sign, and its tone."""
-    if old is None or new is None:
-        return NOTHING, "quiet"
-    if old == new:
-        return "same", "quiet"
-    sign = "+" if new > old else "\N{MINUS SIGN}"
-    return f"{sign}{write(abs(new - old))}", "passed" if (new > old) is is_more_better else "failed"
-
-
-def _compare_counts(name: str, old: int, new: int, *, of: tuple[int, int] | None = None) -> Figure:
-    """Compare two whole numbers; ``of`` is what there is at most, and then more is better."""
-    texts = [format_count(amount) for amount in (old, new)]
-    if of is not None:
-        texts = [f"{text} of {format_count(most)}" for text, most in zip(texts, of, strict=True)]
-    return Figure(name, texts[0], texts[1], *_compare(old, new, format_count, is_more_better=of is not None))
-
-
-def _compare_issues(old: IssueCounts, new: IssueCounts) -> Figure:
-    sums = [sum(count for _, count in counts) for counts in (old, new)]
-    return Figure("Issues of all attempts", "", "", *_compare(sums[0], sums[1], format_count), (old, new))
-
-
-def _compare_durations(old: float | None, new: float | None) -> Figure:
-    """Compare two lengths of time in seconds; less than a millisecond is no difference."""
-    rounded = [None if length is None else round(length, 3) for length in (old, new)]
-    delta = _compare(rounded[0], rounded[1], format_duration)
-    return Figure("Duration", format_duration(old), format_duration(new), *delta)
-
-
-def _compare_usage(old: TokenUsage, new: TokenUsage) -> tuple[Figure, ...]:
-    """Compare tokens and costs; the difference of costs that are lower bounds is not known."""
-    costs = [None if old.unpriced or new.unpriced else usage.cost for usage in (old, new)]
-    delta = _compare(costs[0], costs[1], format_cost)
-    return (
-        _compare_counts("Tokens in", old.prompt, new.prompt),
-        _compare_counts("Tokens out", old.completion, new.completion),
-        Figure("Cost", format_cost(old.cost, old.unpriced), format_cost(new.cost, new.unpriced), *delta),
-    )
-
-
-# Views
 
 
 @require_safe

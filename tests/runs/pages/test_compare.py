@@ -15,7 +15,7 @@ from django.utils import timezone
 from flows.engine.history import Attempt
 from flows.models import FlowVersion
 from runs.models import Run, RunStatus
-from runs.pages import compare as compare_page
+from runs.pages import compare_steps
 from runs.pages.compare import compare_runs
 from tests.engine.builders import make_attempt, make_issue, make_step, make_usage
 from tests.runs.builders import make_run
@@ -171,7 +171,7 @@ class TestIssues:
         assert f'href="{target}#i0"' in page and 'id="i0"' in get_page(viewer, target)
 
     def test_only_the_most_severe_are_listed_and_marked(self, viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(compare_page, "MAX_ISSUES", 1)
+        monkeypatch.setattr(compare_steps, "MAX_ISSUES", 1)
         issues = (make_issue("low", path="/colours/0"), make_issue("critical", path="/colours/1"))
         runs = [make_failed(make_attempt(1, 1, "failed", output=COLOURS, issues=issues)) for _ in range(2)]
         page = get_page(viewer, address(*runs))
@@ -216,7 +216,7 @@ def test_outputs_too_long_to_compare_are_shown_or_left_to_their_own_pages(
     runs = [make_stored_run(make_attempt(1, 1, output={"n": [number, *range(5_100)]})) for number in (1, 2)]
     step = compare(*runs)["steps"][0]
     assert step["diff"] is None and len(step["outputs"]) == 2
-    monkeypatch.setattr(compare_page, "MAX_BYTES", 150)
+    monkeypatch.setattr(compare_steps, "MAX_BYTES", 150)
     runs = [
         make_stored_run(
             make_attempt(1, 1, output={"text": "x" * 30}),
