@@ -205,10 +205,6 @@ class StepSums(Spent):
         return self.tokens_for(self.begun)
 
     @property
-    def cost_per_attempt(self) -> Decimal | None:
-        return self.cost_for(self.attempts)
-
-    @property
     def tokens_per_attempt(self) -> int | None:
         return self.tokens_for(self.attempts)
 
