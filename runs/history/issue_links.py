@@ -124,24 +124,24 @@ def _sort(issues: Iterable[models.Issue]) -> list[models.Issue]:
 
 
 @dataclass(frozen=True, slots=True)
-class ToldFeedback:
-    """What one call did not show of the attempts before it."""
+class HiddenIssues:
+    """Issues of earlier attempts that one call did not show."""
 
     severity_filter: str
-    hidden: int
+    count: int
     """How many issues the filter kept from the model."""
-    hidden_issues: tuple[IssueLink, ...]
+    links: tuple[IssueLink, ...]
     """The first ``MAX_LINKS`` of them, in the order of the attempts."""
 
     @property
-    def more_hidden(self) -> int:
+    def more(self) -> int:
         """How many of them are not named."""
-        return self.hidden - len(self.hidden_issues)
+        return self.count - len(self.links)
 
 
-def find_told_feedback(
+def find_hidden_issues(
     spec: FlowSpec, step: int, rows: Sequence[models.Attempt], issues: Mapping[int, Sequence[models.Issue]]
-) -> dict[int, ToldFeedback]:
+) -> dict[int, HiddenIssues]:
     """What the calls of one step hid, by the attempt's number; nothing for a local step, which calls no model.
 
     ``rows`` are attempts of the run in order of step and number, ``issues`` those of all of them by their keys. Follows
@@ -152,15 +152,15 @@ def find_told_feedback(
         return {}
     minimum = definition.issue_severity_filter
     order = [*(position for position in definition.include_results if position < step), step]
-    found: dict[int, ToldFeedback] = {}
+    found: dict[int, HiddenIssues] = {}
     count = 0
     links: list[IssueLink] = []
     for row in (row for position in order for row in rows if row.step.index == position):
         if row.step.index == step:
-            found[row.number] = ToldFeedback(minimum.value, count, tuple(links))
+            found[row.number] = HiddenIssues(minimum.value, count, tuple(links))
         own = issues.get(row.pk, ())
-        told = {one.position for one in select_issues(spec.step(row.step.index), row.outcome, own, minimum)}
-        hidden = [issue for issue in own if issue.position not in told]
+        shown = {one.position for one in select_issues(spec.step(row.step.index), row.outcome, own, minimum)}
+        hidden = [issue for issue in own if issue.position not in shown]
         count += len(hidden)
         if named := hidden[: MAX_LINKS - len(links)]:
             pages = find_pages(own)

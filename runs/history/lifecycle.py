@@ -65,7 +65,7 @@ class FixedIssues:
 
 
 class StepIssues:
-    """The issues of a step, traced over its attempts. What is told of each is put in words when somebody asks."""
+    """The issues of a step, traced over its attempts. What became of each is put in words on request."""
 
     def __init__(
         self,
@@ -110,18 +110,21 @@ class StepIssues:
             if sighting.fixed_by is not None:
                 self.fixed.setdefault(sighting.fixed_by, []).append(sighting)
         self._compared_in = judged[1].number if is_traced else 0
-        """The first attempt that there is one to compare with: before it ended, the page told nothing."""
+        """The first attempt that there is one to compare with: before it ended, the page said nothing of them."""
         self._pages = {one.number: find_pages([finding.issue for finding in one.findings]) for one in judged}
 
     def find_lifecycle(self, key: int) -> Lifecycle | None:
-        """What became of the issue whose row has this key; None while that can't be told."""
+        """What became of the issue whose row has this key; None while that is not known."""
         sighting = self._sightings.get(key)
         return None if sighting is None else self._describe(sighting)
 
     def list_news(self, number: int) -> Iterator[Lifecycle]:
-        """Issues on the page of the run of which attempts from ``number`` on tell something that was not known."""
+        """Issues on the page of the run of which attempts from ``number`` on show something that was not known."""
         for sighting in self._sightings.values():
-            if sighting.number < number <= max(sighting.told_by, self._compared_in) and self._find_page(sighting) == 1:
+            if (
+                sighting.number < number <= max(sighting.known_from, self._compared_in)
+                and self._find_page(sighting) == 1
+            ):
                 yield self._describe(sighting)
 
     def list_fixed(self, number: int) -> FixedIssues | None:

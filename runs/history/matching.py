@@ -102,7 +102,7 @@ class Sighting:
     """Of one that is new here: the attempt before, if it may have had it too."""
 
     @property
-    def told_by(self) -> int:
+    def known_from(self) -> int:
         """The attempt that says the latest about it: before that one ended, less was known."""
         again = self.found_again.number if self.found_again else None
         return self.fixed_by or again or self.unlisted_in or self.number

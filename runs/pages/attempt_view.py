@@ -13,8 +13,8 @@ from flows.engine.spec import StepSpec
 from runs import models
 from runs.history.checklist import Checklist, build_checklist
 from runs.history.issue_links import (
+    HiddenIssues,
     IssuePages,
-    ToldFeedback,
     address_attempt,
     anchor_attempt,
     count_page,
@@ -108,8 +108,8 @@ class AttemptView:
     counts: IssueCounts
     fixed: FixedIssues | None
     """Issues of earlier attempts that this one fixed."""
-    told: ToldFeedback | None
-    """What the model was shown of earlier attempts; None for local steps, and where that is not known."""
+    hidden: HiddenIssues | None
+    """What the filter hid of earlier attempts; None for local steps, and where that is not known."""
     checklist: Checklist | None
     """Why it passed or failed; None while it runs, and where its step's definition is not known."""
 
@@ -152,7 +152,7 @@ def view_attempt(
     *,
     run_url: str = "",
     traced: StepIssues | None = None,
-    told: ToldFeedback | None = None,
+    hidden: HiddenIssues | None = None,
     base: models.Attempt | None = None,
     is_compared: bool = False,
     is_alone: bool = False,
@@ -200,7 +200,7 @@ def view_attempt(
         issue_pages=count_page(issue_page, len(page), len(issues)),
         counts=count_severities(issues),
         fixed=traced.list_fixed(row.number) if traced is not None else None,
-        told=told,
+        hidden=hidden,
         checklist=None if spec is None else _explain(row, issues, spec, prefix),
     )
 

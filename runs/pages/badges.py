@@ -1,4 +1,4 @@
-"""Word, icon and tone of every state and severity, so that none is ever told by colour alone."""
+"""Word, icon and tone of every state and severity, so that none is ever shown by colour alone."""
 
 from __future__ import annotations
 

@@ -21,12 +21,12 @@ from flows.engine.model_api import MESSAGE_FIELDS, list_messages
 from flows.engine.prompt import PromptSection, build_sections, join_parts, render_issue
 from runs import models
 from runs.history.issue_links import (
+    HiddenIssues,
     IssueLink,
-    ToldFeedback,
     address_attempt,
     anchor_attempt,
+    find_hidden_issues,
     find_pages,
-    find_told_feedback,
     link_issue,
 )
 from runs.history.json_lines import Listing, list_json, list_text
@@ -45,25 +45,25 @@ PARTS = {
 MAX_OUTPUT_LENGTH = 8_000
 """Characters that are shown of an earlier output in a message; it is shown whole in its own attempt."""
 MAX_LINE_LENGTH = 2_000
-"""Characters that are shown of what a message tells of one issue."""
+"""Characters that are shown of one issue in a message."""
 MAX_LINES = 200
 """Issues of one earlier attempt that are shown in a message."""
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ExpectedMessage:
     """What the system message of a call must be by the history before it, and where its parts lead."""
 
     own: str
     """The step's own text."""
     sections: Sequence[PromptSection]
     links: Mapping[tuple[int, int], Sequence[IssueLink]]
-    """Links to all issues of the attempts that the sections tell of, by step and number."""
+    """Links to all issues of the attempts in the sections, by step and number."""
 
 
 @dataclass(frozen=True, slots=True)
 class FeedbackLine:
-    """What a message tells of one issue."""
+    """One issue in a message."""
 
     text: Listing
     link: IssueLink
@@ -71,7 +71,7 @@ class FeedbackLine:
 
 @dataclass(frozen=True, slots=True)
 class FeedbackAttempt:
-    """What a message tells of one earlier attempt."""
+    """One earlier attempt in a message."""
 
     heading: str
     step: int
@@ -79,12 +79,12 @@ class FeedbackAttempt:
     output: Listing
     lines: tuple[FeedbackLine, ...]
     more: int
-    """How many further issues the message tells of."""
+    """How many further issues the message has."""
 
 
 @dataclass(frozen=True, slots=True)
 class FeedbackSection:
-    """A section of a message that tells of earlier attempts."""
+    """A section of a message about earlier attempts."""
 
     heading: str
     note: str
@@ -104,7 +104,7 @@ class ModelMessage:
     own: Listing | None = None
     sections: tuple[FeedbackSection, ...] = ()
     is_unexpected: bool = False
-    """It should tell of earlier attempts, but does not read as the history of today would."""
+    """It should list earlier attempts, but does not read as the history of today would."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,45 +117,44 @@ class ModelRequest:
     raw: Listing = field(repr=False)
 
 
-def read_model_request(request: Mapping[str, Any], told: Told | None = None) -> ModelRequest:
+def read_model_request(request: Mapping[str, Any], expected: ExpectedMessage | None = None) -> ModelRequest:
     """Take apart the stored body of a request, of either API.
 
-    A system message is taken apart only if it is, to the letter, what ``told`` makes: headings alone prove nothing,
+    A system message is taken apart only if it is, to the letter, what ``expected`` makes: headings alone prove nothing,
     since the step's own text may hold the same.
     """
-    messages = tuple(_read_message(message, told) for message in list_messages(request))
+    messages = tuple(_read_message(message, expected) for message in list_messages(request))
     tools = request.get("tools")
     settings = {name: value for name, value in request.items() if name not in (*MESSAGE_FIELDS, "tools")}
     return ModelRequest(messages, list_json(tools) if tools else None, list_json(settings), list_json(dict(request)))
 
 
-def _read_message(message: Mapping[str, Any], told: Told | None) -> ModelMessage:
+def _read_message(message: Mapping[str, Any], expected: ExpectedMessage | None) -> ModelMessage:
     role, content = str(message.get("role", "")), message.get("content")
     parsed = _parse_object(content)
     if parsed is not None or not isinstance(content, str):
         return ModelMessage(role, list_json(parsed or content), parsed is not None)
     shown = list_text(content)
-    if role != "system" or told is None or not told.sections:
+    if role != "system" or expected is None or not expected.sections:
         return ModelMessage(role, shown, is_json=False)
-    feedback = join_parts(section.text for section in told.sections)
-    text = told.own
+    feedback = join_parts(section.text for section in expected.sections)
+    text = expected.own
     if any(list_placeholders(text)):
         # What they were filled in with may be gone since; what follows is the same to the letter.
         text = content.removesuffix(f"\n\n{feedback}")
     if join_parts([text, feedback]) != content:
         return ModelMessage(role, shown, is_json=False, is_unexpected=True)
-    own = list_text(text) if text else None
-    return ModelMessage(role, shown, False, own, tuple(_read_section(section, told) for section in told.sections))
+    sections = tuple(
+        FeedbackSection(one.heading, one.note, tuple(_read_attempt(attempt, expected) for attempt in one.attempts))
+        for one in expected.sections
+    )
+    return ModelMessage(role, shown, False, list_text(text) if text else None, sections)
 
 
-def _read_section(section: PromptSection, told: Told) -> FeedbackSection:
-    return FeedbackSection(section.heading, section.note, tuple(_read_attempt(one, told) for one in section.attempts))
-
-
-def _read_attempt(one: prompt.FeedbackAttempt, told: Told) -> FeedbackAttempt:
+def _read_attempt(one: prompt.FeedbackAttempt, expected: ExpectedMessage) -> FeedbackAttempt:
     attempt = one.attempt
-    # The filter keeps the order, so that what is told is found from front to back.
-    pairs = zip(attempt.issues, told.links[attempt.step, attempt.number], strict=True)
+    # The filter keeps the order, so that each issue in the message is found from front to back.
+    pairs = zip(attempt.issues, expected.links[attempt.step, attempt.number], strict=True)
     own = [next(link for issue, link in pairs if issue is shown) for shown in one.issues[:MAX_LINES]]
     return FeedbackAttempt(
         heading=show_invisible(one.heading),
@@ -179,7 +178,7 @@ def _parse_object(content: object) -> dict[str, Any] | None:
         return None
 
 
-def load_call_history(row: models.Attempt) -> tuple[Told | None, ToldFeedback | None]:
+def load_call_history(row: models.Attempt) -> tuple[ExpectedMessage | None, HiddenIssues | None]:
     """What the call of ``row`` must have said by the history before it, and what it hid. Costs two queries.
 
     Nothing is known of a version that can't be read, and a local step hides nothing.
@@ -217,10 +216,10 @@ def load_call_history(row: models.Attempt) -> tuple[Told | None, ToldFeedback | 
             issues=tuple(map(read_issue, issues[one.pk])),
         )
         steps[one.step.index].append(attempt)
-    # Steps that can't be told of are left empty, so that this is no history that could go on.
+    # Steps that the message leaves out are empty here, so that this is no history that could go on.
     history = History("", tuple(map(tuple, steps)))
-    told = Told(step.system_message.strip(), build_sections(spec, history, index), links)
-    return told, find_told_feedback(spec, index, [*earlier, row], issues).get(row.number)
+    expected = ExpectedMessage(step.system_message.strip(), build_sections(spec, history, index), links)
+    return expected, find_hidden_issues(spec, index, [*earlier, row], issues).get(row.number)
 
 
 @require_safe
@@ -250,8 +249,8 @@ def show_attempt_part(request: HttpRequest, run_id: int, step: int, number: int,
         "download": f"{own}{part}/?download",
     }
     if part == "request" and value is not None:
-        told, context["told"] = load_call_history(row)
-        context["model_request"] = read_model_request(value, told)
+        expected, context["hidden"] = load_call_history(row)
+        context["model_request"] = read_model_request(value, expected)
     elif value is not None:
         names = {"prefix": context["prefix"], "download_url": context["download"]}
         view = parse_view(request.GET.get("view"), request.COOKIES.get("toolflow_view"))

@@ -102,7 +102,7 @@ def show_changes(request: HttpRequest, page: str) -> HttpResponse:
 @require_safe
 @never_cache
 def show_home(request: HttpRequest) -> HttpResponseBase:
-    """The overview; a user who may not see runs is told which permission is missing and whom to ask."""
+    """The overview; a user who may not see runs gets a page that names the missing permission and whom to ask."""
     if request.user.is_authenticated and not request.user.has_perm("runs.view_run"):
         can_help = Q(is_superuser=True) | Q(groups__name="Administrator")
         users = User.objects.filter(can_help, is_active=True).order_by("username").distinct()

@@ -25,8 +25,8 @@ from runs.history.issue_links import (
     MAX_LISTED_ISSUES,
     address_attempt,
     address_issue,
+    find_hidden_issues,
     find_pages,
-    find_told_feedback,
     join_address,
     list_page,
 )
@@ -149,8 +149,8 @@ def load_run_page(request: HttpRequest, run_id: int, selection: Selection) -> di
     if row is not None:
         index = row.step.index
         step = spec.step(index) if spec else None
-        is_told = run.outputs_removed_at is None and spec is not None
-        told = find_told_feedback(spec, index, rows, issues) if is_told and spec is not None else {}
+        is_known = run.outputs_removed_at is None and spec is not None
+        hidden = find_hidden_issues(spec, index, rows, issues) if is_known and spec is not None else {}
         attempt = view_attempt(
             row,
             issues.get(row.pk, []),
@@ -158,7 +158,7 @@ def load_run_page(request: HttpRequest, run_id: int, selection: Selection) -> di
             step,
             run_url=url,
             traced=traced.issues.get(index),
-            told=told.get(row.number),
+            hidden=hidden.get(row.number),
             base=base,
             is_compared=selection.is_compared,
             is_alone=True,

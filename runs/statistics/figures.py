@@ -134,7 +134,7 @@ class IssueSums:
 
 @dataclass(slots=True)
 class UsageSums(Spent):
-    """Attempts and what they used. Runs, cached and reasoning tokens are None where models are told apart."""
+    """Attempts and what they used. Runs, cached and reasoning tokens are None in groups by model."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0

@@ -16,9 +16,9 @@ from flows.engine.prompt import CURRENT_STEP_HEADING, build_request, build_secti
 from flows.engine.providers import Api, Provider, Providers
 from flows.engine.spec import FlowSpec
 from runs import models
-from runs.history.issue_links import IssueLink, find_told_feedback
+from runs.history.issue_links import IssueLink, find_hidden_issues
 from runs.models import Run
-from runs.pages.model_request import ModelMessage, Told, read_model_request
+from runs.pages.model_request import ExpectedMessage, ModelMessage, read_model_request
 from runs.stored_history import build_issues
 from tests.engine.builders import make_attempt, make_flow, make_history, make_issue, make_step
 from tests.runs.pages.history_builders import make_asked_run, make_page_flow, make_stored_run
@@ -31,7 +31,7 @@ LOW, MEDIUM, HIGH = (
 FLOW = make_flow(make_step(1, system_message="Write about tea."), make_step(2, include_results=[1]))
 
 
-def tell(flow: FlowSpec, history: History, index: int = 1) -> Told:
+def expect(flow: FlowSpec, history: History, index: int = 1) -> ExpectedMessage:
     """What the page knows of a call. The links lead to where each issue is: step, attempt, position."""
     links = {
         (a.step, a.number): [
@@ -40,14 +40,14 @@ def tell(flow: FlowSpec, history: History, index: int = 1) -> Told:
         ]
         for a in history
     }
-    return Told(flow.step(index).system_message.strip(), build_sections(flow, history, index), links)
+    return ExpectedMessage(flow.step(index).system_message.strip(), build_sections(flow, history, index), links)
 
 
 def take_apart(flow: FlowSpec, history: History, index: int = 1, **changes: Any) -> ModelMessage:
     """The system message of a call of ``index`` as the page takes it apart."""
     request = build_request(flow, history, index, {"topic": "tea"})
     request["messages"][0].update(changes)
-    return read_model_request(request, tell(flow, history, index)).messages[0]
+    return read_model_request(request, expect(flow, history, index)).messages[0]
 
 
 class TestSystemMessage:
@@ -56,12 +56,12 @@ class TestSystemMessage:
         message = take_apart(FLOW, make_history(*failed))
         assert message.own is not None and [line.text for line in message.own.lines] == ["Write about tea."]
         (section,) = message.sections
-        assert [section.heading, *(told.heading for told in section.attempts)] == [
+        assert [section.heading, *(attempt.heading for attempt in section.attempts)] == [
             "## Current step attempts",
             "### Attempt 1",
             "### Attempt 2",
         ]
-        links = [line.link.address for told in section.attempts for line in told.lines]
+        links = [line.link.address for attempt in section.attempts for line in attempt.lines]
         assert links == [
             "steps/1/attempts/1/#i1",
             "steps/1/attempts/1/#i3",
@@ -80,7 +80,7 @@ class TestSystemMessage:
     def test_earlier_steps_stand_in_a_section_of_their_own(self) -> None:
         history = make_history(make_attempt(1, issues=(HIGH,)), make_attempt(2, outcome="failed"))
         sections = take_apart(FLOW, history, 2).sections
-        headings = [[told.heading for told in section.attempts] for section in sections]
+        headings = [[attempt.heading for attempt in section.attempts] for section in sections]
         assert headings == [["### Step 1 “Step 1”, attempt 1"], ["### Attempt 1"]]
 
     def test_headings_in_the_steps_own_text_are_text(self) -> None:
@@ -90,14 +90,14 @@ class TestSystemMessage:
         assert message.sections == () and not message.is_unexpected
         message = take_apart(flow, make_history(make_attempt(outcome="failed")))
         assert message.own is not None and "### Attempt 7" in [line.text for line in message.own.lines]
-        assert [told.number for section in message.sections for told in section.attempts] == [1]
+        assert [attempt.number for section in message.sections for attempt in section.attempts] == [1]
 
     def test_a_request_of_the_responses_api_reads_like_one_of_chat_completions(self) -> None:
         history = make_history(make_attempt(outcome="failed", issues=(HIGH,)))
         requests = []
         for api in (Api.CHAT, Api.RESPONSES):
             body = build_request(FLOW, history, 1, {"topic": "tea"}, providers=Providers(Provider(api=api)))
-            requests.append(read_model_request(body, tell(FLOW, history)))
+            requests.append(read_model_request(body, expect(FLOW, history)))
         chat, responses = requests
         assert responses.messages == chat.messages and responses.messages[0].sections
         assert responses.tools is not None and "instructions" not in str(responses.settings)
@@ -113,16 +113,16 @@ class TestSystemMessage:
         ]
         history = make_history(*attempts)
         request = build_request(flow, history, 1, {})
-        message = read_model_request(request, tell(flow, history)).messages[0]
+        message = read_model_request(request, expect(flow, history)).messages[0]
         if not attempts:
             assert message.sections == ()
             return
         parts = ["\n".join(line.text for line in message.own.lines)] if message.own else []
         for section in message.sections:
             parts += [section.heading, section.note]
-            for told in section.attempts:
-                lines = [told.heading, *(line.text for line in told.output.lines), "Issues:"]
-                lines += [row.text for line in told.lines for row in line.text.lines]
+            for attempt in section.attempts:
+                lines = [attempt.heading, *(line.text for line in attempt.output.lines), "Issues:"]
+                lines += [row.text for line in attempt.lines for row in line.text.lines]
                 parts.append("\n".join(lines))
         assert "\n\n".join(parts) == request["messages"][0]["content"]
 
@@ -140,10 +140,10 @@ class TestHidden:
             row = models.Attempt(pk=next(keys), step=parent, number=attempt.number, outcome=attempt.outcome.value)
             rows.append(row)
             issues[row.pk] = build_issues(row, attempt.issues)
-        found = find_told_feedback(spec, step, rows, issues)
-        for told in found.values():
-            assert told.hidden == len(told.hidden_issues)
-        return {number: [(link.address, link.title) for link in told.hidden_issues] for number, told in found.items()}
+        found = find_hidden_issues(spec, step, rows, issues)
+        for hidden in found.values():
+            assert hidden.count == len(hidden.links)
+        return {number: [(link.address, link.title) for link in hidden.links] for number, hidden in found.items()}
 
     def test_what_is_below_the_filter_is_hidden_from_every_later_attempt(self) -> None:
         flow = make_flow(make_step(1, issue_severity_filter="high"))
@@ -156,7 +156,7 @@ class TestHidden:
         attempts = (make_attempt(1, 1, issues=(LOW,)), make_attempt(2, 1, issues=(LOW, LOW)), make_attempt(3, 1))
         assert [len(self.find(flow, step, *attempts)[1]) for step in (2, 3)] == [0, 1]
 
-    def test_what_made_an_attempt_fail_is_never_hidden_and_local_steps_tell_nobody_anything(self) -> None:
+    def test_what_made_an_attempt_fail_is_never_hidden_and_local_steps_hide_nothing(self) -> None:
         flow = make_flow(make_step(1, audits=[{"name": "Low audit", "rule": "true", "severity": "low"}]))
         attempts = (make_attempt(1, 1, "failed", issues=(LOW, MEDIUM)), make_attempt(1, 2))
         assert self.find(flow, 1, *attempts)[2] == [("steps/1/attempts/1/#i1", "Medium audit")]
@@ -166,7 +166,7 @@ class TestHidden:
 SPEC = make_page_flow(make_step(1, system_message="You write about tea.", issue_severity_filter="high"))
 
 
-def make_told_run(spec: FlowSpec = SPEC, failures: int = 1, **fields: Any) -> Run:
+def make_failing_run(spec: FlowSpec = SPEC, failures: int = 1, **fields: Any) -> Run:
     """A run whose first attempts failed and whose last passed, each with the request that it was asked with."""
     return make_asked_run(spec, failures, **{"issues": (LOW, HIGH), **fields})
 
@@ -179,7 +179,7 @@ def part_address(run: Run, number: int, part: str = "request") -> str:
 class TestPages:
     @pytest.mark.parametrize("model", ["gpt-4.1", "gpt-6-sol"])
     def test_its_sections_stand_apart_and_each_line_names_where_it_came_from(self, viewer: Client, model: str) -> None:
-        run = make_told_run(make_page_flow(SPEC.step(1).model_copy(update={"model": model})))
+        run = make_failing_run(make_page_flow(SPEC.step(1).model_copy(update={"model": model})))
         page = get_page(viewer, attempt_address(run, 1, 2))
         assert f'hx-get="{part_address(run, 2)}"' in page and "You write about tea." not in page
         words = read_words(get_page(viewer, part_address(run, 2)))
@@ -192,7 +192,7 @@ class TestPages:
             assert text in words
 
     def test_links_lead_to_the_attempts_that_issues_are_of(self, viewer: Client) -> None:
-        run = make_told_run()
+        run = make_failing_run()
         own, first = attempt_address(run, 1, 2), attempt_address(run, 1, 1)
         assert f'<a href="{first}#i0"><bdi>Low audit</bdi></a>' in get_page(viewer, own)
         part = get_page(viewer, part_address(run, 2), headers=HTMX)
@@ -200,7 +200,7 @@ class TestPages:
         assert f'class="button" href="{own}"' in get_page(viewer, part_address(run, 2))
 
     def test_a_request_that_was_worded_otherwise_is_shown_as_it_is(self, viewer: Client) -> None:
-        run = make_told_run()
+        run = make_failing_run()
         sent = models.AttemptRequest.objects.get(attempt__step__run=run, attempt__number=2)
         sent.body["messages"][0]["content"] = "You write about tea.\n\n## Current step attempts\n\n### Attempt 1\nOld"
         sent.save()
@@ -209,7 +209,7 @@ class TestPages:
         assert "Attempt 1 with its output" not in page
 
     def test_parts_can_be_downloaded_as_they_came(self, viewer: Client) -> None:
-        run = make_told_run()
+        run = make_failing_run()
         answer = viewer.get(f"{part_address(run, 2)}?download")
         assert answer["Content-Disposition"] == f'attachment; filename="run-{run.pk}-step-1-attempt-2-request.json"'
         assert answer.json() == models.Attempt.objects.get(step__run=run, number=2).request
@@ -221,14 +221,14 @@ class TestPages:
             assert viewer.get(f"{attempt_address(run, 1, 1)}{end}").status_code == 404
 
     def test_the_number_of_queries_does_not_grow_with_the_history(self, viewer: Client) -> None:
-        small, large = make_told_run(failures=1), make_told_run(failures=12)
+        small, large = make_failing_run(failures=1), make_failing_run(failures=12)
         assert count_queries(viewer, part_address(small, 2)) == count_queries(viewer, part_address(large, 13)) == 7
 
     def test_nothing_that_a_model_wrote_is_more_than_text_and_long_ones_are_cut(self, viewer: Client) -> None:
         hostile = "<script>alert(1)</script>\n### Attempt 9 \u202e\x1b[31m"
         issue = make_issue("high", hostile, audit=hostile[:80], path=f"/{hostile}", suggestions=(hostile,))
         spec = make_page_flow(make_step(1, system_message="long " * 60_000))
-        run = make_told_run(spec, issues=(issue,), output={hostile: hostile})
+        run = make_failing_run(spec, issues=(issue,), output={hostile: hostile})
         page = get_page(viewer, part_address(run, 2))
         assert len(page) < 700_000
         assert "<script>alert" not in page and "\u202e" not in page and "\x1b" not in page
