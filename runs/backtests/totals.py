@@ -35,7 +35,7 @@ class WithoutAudit:
 
     @classmethod
     def of(cls, key: tuple[int, str], result: BacktestResult, *, failed_step: int | None) -> Self:
-        """What it would change in one run, which failed in ``failed_step``; None for one that did not fail."""
+        """What it would change in one run, which failed or errored in ``failed_step``; None for one that did not."""
         step, audit = key
         sooner = result.find(BacktestKind.SOONER)
         return cls(

@@ -29,7 +29,7 @@ from flows.engine.spec_check import prepare_spec
 from flows.models import FlowVersion
 from flows.providers import build_providers, default_model_settings
 from runs.backtests.totals import Judged, Totals, WithoutAudit
-from runs.models import Backtest, BacktestRun, Run, RunStatus, WorkState
+from runs.models import Backtest, BacktestRun, Run, WorkState
 from runs.stored_history import load_histories
 from runs.submission import find_own_limits
 from runs.worker.run_task import MissingPluginsError, PreparedVersions
@@ -196,8 +196,7 @@ def _read_without(
     run: Run, results: Mapping[tuple[int, str], BacktestResult]
 ) -> tuple[RunBacktest, list[WithoutAudit]]:
     """What a run would be without each audit, and whether it can be judged at all."""
-    failed_step = run.blocking_step if run.status == RunStatus.FAILED else None
-    without = [WithoutAudit.of(key, result, failed_step=failed_step) for key, result in results.items()]
+    without = [WithoutAudit.of(key, result, failed_step=run.blocking_step) for key, result in results.items()]
     for kind in (BacktestKind.NOT_REPRODUCIBLE, BacktestKind.REMOVED):
         if results and all(kind in result.kinds for result in results.values()):
             reasons = next(iter(results.values())).reasons

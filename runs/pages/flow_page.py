@@ -270,7 +270,7 @@ class WithoutIt(NamedTuple):
     lines: Sequence[str]
     tone: str
     only_costs: bool
-    """Whether all runs that it kept from passing at once succeeded in the end."""
+    """Whether all runs that it kept from passing at once passed the step in the end."""
 
 
 _REASONS = {
@@ -344,7 +344,9 @@ def load_audits(
         "issues_url": build_url(),
         "without": without,
         "judged": totals.result.runs - totals.unjudged,
-        "unjudged": [f"{format_count(count)} {_REASONS[reason]}" for reason, count in totals.result.reasons.items()],
+        "unjudged": [
+            f"{format_count(count)} {_REASONS.get(reason, reason)}" for reason, count in totals.result.reasons.items()
+        ],
         "has_no_worker": without is not None and without.is_unfinished and not Worker.objects.alive().exists(),
     }
 
