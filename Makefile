@@ -26,6 +26,7 @@ up: base ## Start ToolFlow on this machine (PORT=8001 for another port)
 RUN_TESTS = unset MAKEFLAGS MFLAGS MAKELEVEL; $(BIN)/python -m pytest $(ARGS)
 NO_DATABASE = -p no:schemathesis $(addprefix --ignore=tests/,engine client browser faults $(CONFORMANCE))
 NO_BROWSER = -p no:schemathesis $(addprefix --ignore=tests/,engine client api faults flows runs security)
+NO_CONFORMANCE = $(if $(TOOLFLOW_TEST_LONG),,-p no:schemathesis $(addprefix --ignore=tests/,$(CONFORMANCE)))
 CONFORMANCE = api/test_conformance.py api/test_conformance_asgi.py
 NO_FAILURE = code=$$?; [ $$code -eq 0 ] || [ $$code -eq 5 ]
 
@@ -36,7 +37,7 @@ test: dev ## Run all tests that this machine has the parts for (ARGS="…" for p
 
 on-sqlite: dev
 	@echo "All tests without a browser, on SQLite:"
-	@unset DATABASE_URL; $(RUN_TESTS) -n 4 --dist worksteal --ignore=tests/browser -m "not browser"; $(NO_FAILURE)
+	@unset DATABASE_URL; $(RUN_TESTS) -n 4 --dist worksteal --ignore=tests/browser $(NO_CONFORMANCE) -m "not browser"; $(NO_FAILURE)
 
 on-postgres: dev
 	@url=$$($(BIN)/python -m tests.availability postgres) || exit 1; [ -n "$$url" ] || exit 0; \

@@ -1,14 +1,13 @@
 """Everything that the OpenAPI document says holds, whatever is sent and whoever sends it.
 
 Schemathesis reads the document and asks every operation with what fits it, with what just fits, and with what does
-not. ``TOOLFLOW_TEST_LONG=1`` sends 2,000 examples for each role; without it there are a few for each operation.
+not: 2,000 examples for each role.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -26,20 +25,19 @@ from tests.api.long_work import make_bulk_action, make_delivery, make_view
 from tests.runs.pages.history_builders import make_retried_run
 from tests.runs.webhooks.deliveries import make_endpoint
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.nightly]
 
 DOCUMENT = json.loads(json.dumps(build_schema()))
 OPERATIONS = sum(len(methods) for methods in DOCUMENT["paths"].values())
-IS_LONG = bool(os.environ.get("TOOLFLOW_TEST_LONG"))
 # A few operations have nothing to vary: of those there is one example.
-EXAMPLES = math.ceil(2_200 / OPERATIONS) if IS_LONG else 2
+EXAMPLES = math.ceil(2_200 / OPERATIONS)
 
 ACCEPTED = ("2xx", "403", "404", "409", "429")
 
 CONFIG = SchemathesisConfig.from_dict(
     {
         "generation": {"with-security-parameters": False, "max-examples": EXAMPLES, "database": "none"},
-        "phases": {"coverage": {"enabled": IS_LONG}, "stateful": {"enabled": False}},
+        "phases": {"stateful": {"enabled": False}},
         "checks": {
             # That a server can't stream is documented: this one is no ASGI server.
             "not_a_server_error": {"expected-statuses": ["2xx", "3xx", "4xx", "501"]},

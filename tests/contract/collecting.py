@@ -142,7 +142,7 @@ def collect_page_parameters() -> Iterator[str]:
     listed = {
         "/runs/": [*PARAMETERS, *run_list.PAGING],
         "/flows/<slug>/": flow_page.NAMES,
-        "/trail/": audit_log.NAMES,
+        "/trail/": [*audit_log.FILTERS, "before", "after"],
     }
     for page, names in listed.items():
         yield from (f"{page} ?{name}" for name in names)
