@@ -1,4 +1,4 @@
-"""``manage.py export_flow`` and ``import_flow``: options, words and errors; ``tests/contract`` has the round trips."""
+"""``manage.py export_flow`` and ``import_flow``: options, words and errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 
 from flows.examples import load_examples
-from flows.flow_file import SCHEMA_PATH, render_flow
+from flows.flow_file import SCHEMA_PATH, parse_flow, render_flow
 from flows.models import Flow, FlowVersion
 from tests.engine.builders import make_flow
 from tests.flows.loading import load_flow
@@ -108,6 +108,10 @@ def test_importing_makes_a_flow_then_versions_then_nothing(terminal: Terminal, m
         assert terminal.run("import_flow", file, *options) == f"tea: {done}\n"
     first, third = FlowVersion.objects.get(number=1), FlowVersion.objects.get(number=3)
     assert (first.note, first.created_by, Flow.objects.get().live_version) == ("First", user, third)
+    terminal.run("import_flow", make_file(title="Pot"))
+    latest = FlowVersion.objects.get(number=4)
+    for options, version in (([], latest), (["--version", "1"], first), (["--live"], third)):
+        assert parse_flow(terminal.run("export_flow", "tea", *options)).digest == version.digest
 
 
 def test_a_file_comes_in_from_the_standard_input(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
