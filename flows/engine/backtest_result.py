@@ -7,9 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from operator import add
-from typing import Any, Self
-
-from pydantic import TypeAdapter
+from typing import Self
 
 from flows.engine.history import NO_USAGE, TokenUsage, sum_usage
 from flows.engine.planner import EndStatus
@@ -211,19 +209,6 @@ class BacktestResult:
     def find(self, kind: BacktestKind) -> KindTotals:
         """The totals of one kind, zeros if it does not occur."""
         return self.kinds.get(kind, KindTotals())
-
-    def to_document(self) -> dict[str, Any]:
-        """The totals as JSON types; ``from_document`` reads them back."""
-        document: dict[str, Any] = _RESULT.dump_python(self, mode="json")
-        return document
-
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> BacktestResult:
-        """Read what ``to_document`` made."""
-        return _RESULT.validate_python(document, strict=False)
-
-
-_RESULT = TypeAdapter(BacktestResult)
 
 
 def add_audits(changes: Iterable[AuditChange]) -> tuple[AuditChange, ...]:
