@@ -16,7 +16,7 @@ from tests.contract.engine_net import REGISTRY
 from tests.contract.past_runs import PastRun, change_spec, make_past_run, run_case
 
 IDENTITY_CASES = 5_000 if IS_LONG else 250
-CANDIDATE_CASES = 2_000 if IS_LONG else 120
+CANDIDATE_CASES = 2_000 if IS_LONG else 60
 
 
 @pytest.fixture(autouse=True)
