@@ -48,7 +48,7 @@ async def test_each_run_decides_under_its_own_definition_as_it_did() -> None:
 async def test_what_is_predicted_comes_true() -> None:
     kinds: Counter[str] = Counter()
     for number in range(CANDIDATE_CASES):
-        past = await make_past_run(6, number, is_plain=True)
+        past = await make_past_run(8, number, is_plain=True)
         for chance in range(3 if past is not None else 0):
             assert past is not None
             candidate = change_spec(past.spec, random.Random(f"{number}:{chance}"))
