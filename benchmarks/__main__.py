@@ -6,6 +6,7 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 from benchmarks import api, backtest, engine_overhead, in_flight, pages, retention, start_latency, worker_cost
@@ -34,7 +35,7 @@ def main() -> int:
         parser.error(f"there is no benchmark {', '.join(sorted(unknown))}; choose from {', '.join(BENCHMARKS)}")
     peers = ROOT / ".venv-bench" / "bin" / "python"
     figures: list[Figure] = []
-    with tempfile.TemporaryDirectory(prefix="toolflow-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="toolflow-bench-") as folder, ExitStack() as stack:
         setting = Setting(
             folder=Path(folder),
             work=Path(folder) / "work.json",
@@ -44,6 +45,7 @@ def main() -> int:
             redis=find_redis(),
             peers=peers if peers.exists() else None,
             is_long=options.long,
+            stack=stack,
         )
         if setting.postgres is None or setting.redis is None:
             say("Left out: PostgreSQL or Redis does not answer; start them with “make services”.")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from statistics import median
 from typing import Any
@@ -13,8 +12,8 @@ from urllib.parse import urlencode
 from uuid import uuid4
 
 from benchmarks.figures import Figure, Setting, print_table
-from benchmarks.seeded_history import count_runs, creating_databases, seed_installation
-from benchmarks.web import DEPTHS, ROUNDS, Question, Reader, build_environment, serving_pages
+from benchmarks.seeded_history import count_runs, open_installations
+from benchmarks.web import DEPTHS, ROUNDS, Question, Reader, serving_pages
 
 API = "/api/v1"
 KEY = "Idempotency-Key"
@@ -24,37 +23,22 @@ PARTS, BULKS = 5, 3
 """How often it is measured: the median counts."""
 LEAST_CREATED, LEAST_IN_BULK = 100, 300
 """Runs a second."""
-UNTHROTTLED = "10000000"
-"""Requests a minute: what is measured is not the throttle."""
 
 
 def measure(setting: Setting) -> list[Figure]:
     """Measure, print two tables for each database, and give the figures that have targets."""
     figures: list[Figure] = []
-    with ExitStack() as stack:
-        for database, url in creating_databases(setting, "toolflow_api", stack):
-            figures += _measure_database(setting, database, url)
+    for database, environment, known in open_installations(setting):
+        with serving_pages(environment, setting.folder / f"api-{database}.txt") as port:
+            reader = Reader(port, {"Authorization": f"Bearer {known['token']}"})
+            rows, found = reader.measure(_list_questions(known), database)
+            created, rates = _create_runs(reader, known["order"], database)
+        header = ("question", "p50 ms", "p95 ms", "target")
+        title = f"API over {count_runs(setting):,} runs on {database}, {ROUNDS} requests of each kind"
+        print_table(title, header, rows)
+        print_table(f"Creating runs on {database}", ("how", "runs a second", "target"), created)
+        figures += [*found, *rates]
     return figures
-
-
-def _measure_database(setting: Setting, database: str, url: str) -> list[Figure]:
-    data, runs = setting.folder / f"api-{database}", count_runs(setting)
-    data.mkdir()
-    environment = build_environment(
-        data,
-        DATABASE_URL=url,
-        TOOLFLOW_API_READS_PER_MINUTE=UNTHROTTLED,
-        TOOLFLOW_API_WRITES_PER_MINUTE=UNTHROTTLED,
-    )
-    known = seed_installation(database, environment, runs)
-    with serving_pages(environment, data / "log.txt") as port:
-        reader = Reader(port, {"Authorization": f"Bearer {known['token']}"})
-        rows, figures = reader.measure(_list_questions(known), database)
-        created, rates = _create_runs(reader, known["order"], database)
-    header = ("question", "p50 ms", "p95 ms", "target")
-    print_table(f"API over {runs:,} runs on {database}, {ROUNDS} requests of each kind", header, rows)
-    print_table(f"Creating runs on {database}", ("how", "runs a second", "target"), created)
-    return figures + rates
 
 
 def _list_questions(known: dict[str, Any]) -> Iterator[Question]:

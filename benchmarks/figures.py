@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,10 @@ class Setting:
     """The interpreter of the virtual environment that has the peers; None if there is none."""
     is_long: bool
     """Whether what takes many minutes is measured too."""
+    stack: ExitStack
+    """Closed at the end of all benchmarks."""
+    seeded: dict[str, tuple[dict[str, str], dict[str, Any]]] = field(default_factory=dict)
+    """What ``seeded_history.open_installations`` made, by database."""
 
 
 @dataclass(frozen=True, slots=True)

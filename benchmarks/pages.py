@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from typing import Any
 from urllib.parse import urlencode
 
 from benchmarks.figures import Figure, Setting, print_table
-from benchmarks.seeded_history import count_runs, creating_databases, seed_installation
-from benchmarks.web import DEPTHS, ROUNDS, Question, Reader, build_environment, serving_pages
+from benchmarks.seeded_history import count_runs, open_installations
+from benchmarks.web import DEPTHS, ROUNDS, Question, Reader, serving_pages
 
 
 def measure(setting: Setting) -> list[Figure]:
     """Measure, print a table for each database, and give the figures that have targets."""
     figures: list[Figure] = []
-    with ExitStack() as stack:
-        for database, url in creating_databases(setting, "toolflow_pages", stack):
-            figures += _measure_database(setting, database, url)
-    return figures
-
-
-def _measure_database(setting: Setting, database: str, url: str) -> list[Figure]:
-    data, runs = setting.folder / f"pages-{database}", count_runs(setting)
-    data.mkdir()
-    environment = build_environment(data, DATABASE_URL=url)
-    known = seed_installation(database, environment, runs)
-    with serving_pages(environment, data / "log.txt") as port:
-        reader = Reader(port, {"Cookie": f"sessionid={known['session']}"})
-        rows, figures = reader.measure(_list_questions(known), database)
-    header = ("question", "p50 ms", "p95 ms", "target")
-    print_table(f"Pages over {runs:,} runs on {database}, {ROUNDS} requests of each kind", header, rows)
+    for database, environment, known in open_installations(setting):
+        with serving_pages(environment, setting.folder / f"pages-{database}.txt") as port:
+            reader = Reader(port, {"Cookie": f"sessionid={known['session']}"})
+            rows, found = reader.measure(_list_questions(known), database)
+        header = ("question", "p50 ms", "p95 ms", "target")
+        title = f"Pages over {count_runs(setting):,} runs on {database}, {ROUNDS} requests of each kind"
+        print_table(title, header, rows)
+        figures += found
     return figures
 
 

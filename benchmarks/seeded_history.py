@@ -10,15 +10,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
 from typing import Any
 
 from benchmarks.contender import ROOT
 from benchmarks.figures import Setting, say
 from benchmarks.installation import creating_postgres_database
+from benchmarks.web import build_environment
 
 FEW, MANY = 20_000, 250_000
 """Runs; with ``--long`` the larger number."""
+UNTHROTTLED = "10000000"
+"""Requests a minute: what is measured is not the throttle."""
 
 
 def count_runs(setting: Setting) -> int:
@@ -26,11 +28,24 @@ def count_runs(setting: Setting) -> int:
     return MANY if setting.is_long else FEW
 
 
-def creating_databases(setting: Setting, name: str, stack: ExitStack) -> Iterator[tuple[str, str]]:
-    """The databases that are there, by name and address; what is created goes with ``stack``."""
-    yield "SQLite", ""
-    if setting.postgres is not None:
-        yield "PostgreSQL", stack.enter_context(creating_postgres_database(setting.postgres, name))
+def open_installations(setting: Setting) -> Iterator[tuple[str, dict[str, str], dict[str, Any]]]:
+    """For each database its name, the environment of its installation, and what questions need to know of it.
+
+    It is seeded once, and goes with ``setting.stack``.
+    """
+    databases = {"SQLite": ""}
+    if setting.postgres is not None and "PostgreSQL" not in setting.seeded:
+        creating = creating_postgres_database(setting.postgres, "toolflow_history")
+        databases["PostgreSQL"] = setting.stack.enter_context(creating)
+    for name, url in databases.items():
+        if name not in setting.seeded:
+            data = setting.folder / f"history-{name}"
+            data.mkdir()
+            limits = dict.fromkeys(("TOOLFLOW_API_READS_PER_MINUTE", "TOOLFLOW_API_WRITES_PER_MINUTE"), UNTHROTTLED)
+            environment = build_environment(data, DATABASE_URL=url, **limits)
+            setting.seeded[name] = environment, seed_installation(name, environment, count_runs(setting))
+    for name, (environment, known) in setting.seeded.items():
+        yield name, environment, known
 
 
 def seed_installation(database: str, environment: Mapping[str, str], runs: int) -> dict[str, Any]:
