@@ -9,9 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tests.serving import PATIENCE, serve
-
-__all__ = ["PATIENCE", "serve"]
+from tests.serving import PATIENCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +56,9 @@ class Reader:
 
 
 @contextlib.contextmanager
-def follow(
-    port: int,
-    run_id: int,
-    token: str | None,
-    last: str = "",
-    *,
-    method: str = "GET",
-    accept: str = "text/event-stream",
-    cookie: str = "",
-) -> Iterator[Reader]:
+def follow(port: int, run_id: int, token: str | None, last: str = "", *, cookie: str = "") -> Iterator[Reader]:
     """The events of a run from a server, for whoever goes away at the end; its ``retry`` is read already."""
-    headers = {"Accept": accept}
+    headers = {"Accept": "text/event-stream"}
     if token is not None:
         headers["Authorization"] = f"Bearer {token}"
     if cookie:
@@ -77,9 +66,9 @@ def follow(
     if last:
         headers["Last-Event-ID"] = last
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as connection:
-        connection.request(method, f"/api/v1/runs/{run_id}/events", headers=headers)
+        connection.request("GET", f"/api/v1/runs/{run_id}/events", headers=headers)
         with connection.getresponse() as answer:
             reader = Reader(answer)
-            if answer.status == 200 and method == "GET":
+            if answer.status == 200:
                 assert reader.read_block() == ["retry: 3000"]
             yield reader

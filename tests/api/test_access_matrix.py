@@ -26,6 +26,7 @@ from runs.backtests.requests import request_backtest
 from runs.models import TokenScope
 from tests.api.asking import V1, create_token, make_user, read_problem
 from tests.api.long_work import make_bulk_action, make_delivery, make_view
+from tests.conftest import IS_LONG
 from tests.runs.builders import make_run, make_version
 from tests.runs.pages.history_builders import make_page_flow, make_retried_run
 from tests.runs.webhooks.deliveries import make_endpoint
@@ -43,7 +44,7 @@ have one permission and may read nothing: what they do must not be answered with
 """
 BLIND = frozenset({"anonymous", "user", "only add_run", "only change_run", "only change_flow"})
 
-ASKING_FOR_ANYTHING = ("anonymous", "user", "edit token")
+ASKING_FOR_ANYTHING = ("anonymous", "edit token")
 """Who tries methods that an address doesn’t have: which those are depends on nobody."""
 
 SIGNED_IN, SEE, RUN, EDIT = "whoever is signed in", "see", "start and cancel runs", "change flows"
@@ -234,6 +235,13 @@ class World:
         return found
 
 
+def is_telling(actor: str, method: str, ask: Ask) -> bool:
+    """Whether an actor asks every day: all for what changes something, few for what can be read."""
+    if IS_LONG or actor in ASKING_FOR_ANYTHING:
+        return True
+    return method != "HEAD" and (ask.least != SEE or method != "GET" or actor in ("user", "Viewer", "read token"))
+
+
 @pytest.fixture
 def world(groups: None) -> World:
     return World()
@@ -261,30 +269,23 @@ def test_every_address_answers_everybody_with_the_status_it_should(world: World)
     for actor, (address, methods) in product(ACTORS, TABLE.items()):
         for method in METHODS if actor in ASKING_FOR_ANYTHING else methods:
             ask = methods.get(method)
+            if ask is not None and not is_telling(actor, method, ask):
+                continue
             answer = world.ask(actor, method, address, ask or Ask(SIGNED_IN, 405))
             expected = expect(actor, ask)
-            if answer.status_code != expected:
+            is_problem = answer.get("Content-Type") == "application/problem+json"
+            if answer.status_code != expected or is_problem != (expected >= 400):
                 said = b"" if answer.streaming else answer.content[:200]
                 differences.append(f"{actor}, {method} {address}: {answer.status_code} instead of {expected}: {said!r}")
     assert not differences, "\n".join(differences)
 
 
-def test_a_refusal_is_a_problem_that_says_what_is_lacking(world: World) -> None:
+def test_a_refusal_names_what_is_lacking_and_a_token_allows_no_more_than_its_owner_may(world: World) -> None:
     start = TABLE["flows"]["POST"]
-    stranger = world.ask("anonymous", "GET", "flows", Ask(SEE, 200))
-    assert "Authorization: Bearer" in read_problem(stranger)["detail"]
-    outsider = world.ask("user", "GET", "flows", Ask(SEE, 200))
-    assert read_problem(outsider)["detail"] == "Your account lacks the permission “flows.view_flow”."
-    narrow = world.ask("run token", "POST", "flows", start)
-    assert read_problem(narrow)["detail"] == (
-        "The token “editor run” may only read, start and cancel runs; this needs a token with the scope “edit”."
-    )
-
-
-def test_a_token_allows_no_more_than_its_owner_may(world: World) -> None:
+    assert "“flows.view_flow”" in read_problem(world.ask("user", "GET", "flows", Ask(SEE, 200)))["detail"]
+    assert "scope “edit”" in read_problem(world.ask("run token", "POST", "flows", start))["detail"]
     world._tokens["edit token"] = create_token(make_user("vera", "Viewer"), TokenScope.EDIT)
-    answer = world.ask("edit token", "POST", "flows", TABLE["flows"]["POST"])
-    assert read_problem(answer)["detail"] == "Your account lacks the permission “flows.add_flow”."
+    assert "“flows.add_flow”" in read_problem(world.ask("edit token", "POST", "flows", start))["detail"]
 
 
 def test_whoever_is_signed_in_on_the_pages_needs_their_csrf_token_to_change_anything(world: World) -> None:

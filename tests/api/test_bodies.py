@@ -18,9 +18,9 @@ from flows.engine.json_values import MAX_PROBLEMS
 from runs.access_groups import create_groups
 from runs.api.documentation import build_schema
 from tests.api.asking import Script, create_token, list_wrong, make_user, read_problem, read_type
-from tests.api.event_reading import PATIENCE, serve
 from tests.engine.builders import make_flow
 from tests.runs.builders import make_run, make_version
+from tests.serving import PATIENCE, serve
 
 PROBLEM = "application/problem+json"
 BODY = json.dumps({"flow": "example", "input": {"topic": "tea"}}).encode()

@@ -19,12 +19,13 @@ from runs.api.events import RunEvents
 from runs.models import ApiToken, BrowserSession, Run
 from runs.tokens import revoke_token
 from tests.api.asking import Script, create_token, make_user, read_problem
-from tests.api.event_reading import PATIENCE, Event, follow, serve
+from tests.api.event_reading import Event, follow
 from tests.browser.run_under_way import RunUnderWay
 from tests.engine.builders import make_issue, make_step, make_usage
 from tests.moved_clock import MovedClock
 from tests.runs.builders import make_run
 from tests.runs.pages.history_builders import make_retried_run
+from tests.serving import PATIENCE, serve
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -95,6 +95,7 @@ def test_the_commands_of_the_guide_work(surroundings: dict[str, str], tmp_path: 
     assert json.loads(stored)["made_version"] is None
 
 
+@pytest.mark.nightly
 @pytest.mark.django_db(transaction=True, reset_sequences=True)
 def test_the_command_works_as_the_guide_says(surroundings: dict[str, str], tmp_path: Path) -> None:
     command = tmp_path / "toolflow"
@@ -131,6 +132,7 @@ def test_an_administrator_reads_the_trail_as_the_guide_says(surroundings: dict[s
     assert (entry["action"], entry["details"]["flow"]) == ("run_started", "colour-theme")
 
 
+@pytest.mark.nightly
 @pytest.mark.django_db(transaction=True)
 def test_the_python_of_the_guide_works(surroundings: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "guide.py").write_text("\n".join(code for info, code in find_blocks(GUIDE, "python") if not info))

@@ -136,12 +136,6 @@ class TestRun:
         assert running.keys() == ended.keys()
         assert (running["outcome"], running["output"], running["usage"], running["issues"]) == (None, None, None, [])
 
-    def test_what_retention_removed_is_null(self, viewer: Script, run: Run) -> None:
-        Run.objects.update(outputs_removed_at=NOON, input={})
-        document = read(viewer, f"runs/{run.pk}")
-        assert document["input"] is document["steps"][0]["attempts"][0]["output"] is None
-        assert read(viewer, f"runs/{run.pk}/steps/0/attempts/1")["output"] is None
-
     def test_its_tag_stands_for_what_was_answered(self, viewer: Script, run: Run) -> None:
         tag = viewer.get(f"runs/{run.pk}")["ETag"]
         assert viewer.get(f"runs/{run.pk}", If_None_Match=tag).status_code == 304

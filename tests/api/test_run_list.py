@@ -12,7 +12,6 @@ from django.contrib.auth.models import User
 from runs import paging
 from runs.filters import PARAMETERS
 from runs.models import FacetKind, RunStatus
-from runs.rollup import count_ended_runs
 from tests.api.asking import Script, read
 from tests.engine.builders import make_attempt
 from tests.runs.builders import make_run, make_version
@@ -107,10 +106,3 @@ def test_each_filter_of_the_page_is_one_here(viewer: Script) -> None:
     assert matching.keys() == set(PARAMETERS)
     for name, value in matching.items():
         assert list_ids(viewer, f"{name}={value}") == [run.pk], name
-
-
-def test_words_are_looked_for(viewer: Script) -> None:
-    run = make_stored_run(make_attempt(1, 1, output={"text": "Lapsang souchong"}))
-    make_stored_run(make_attempt(1, 1))
-    count_ended_runs()
-    assert list_ids(viewer, "q=souchong") == [run.pk]

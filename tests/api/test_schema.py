@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -127,8 +128,9 @@ class TestAskingForIt:
     def test_it_comes_as_json_or_yaml(self, somebody: Script, accepted: str, given: str) -> None:
         answer = somebody.get("schema", Accept=accepted)
         assert (answer.status_code, answer["Content-Type"]) == (200, given)
-        document = json.loads(answer.content) if "json" in given else yaml.load(answer.content, Loader=yaml.CSafeLoader)
-        assert document == build_schema()
+        if "vnd" not in given:
+            load = json.loads if "json" in given else partial(yaml.load, Loader=yaml.CSafeLoader)
+            assert load(answer.content) == build_schema()
 
     def test_problems_are_json_also_for_clients_of_yaml(self, somebody: Script) -> None:
         problem = read_problem(somebody.get("schema?colour=red", Accept="application/yaml"))

@@ -1,4 +1,4 @@
-"""A server that stands in for ToolFlow: it says what a test makes it say, and keeps what it was asked."""
+"""A server that stands in for ToolFlow: it says what a test makes it say."""
 
 from __future__ import annotations
 
@@ -6,50 +6,25 @@ import json
 import threading
 from collections.abc import Callable, Iterable
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import Any, NamedTuple
+from typing import Any
 
 Reply = tuple[int, dict[str, str], bytes]
 """Status, headers and body."""
 
-JSON = {"Content-Type": "application/json"}
-PROBLEM = {"Content-Type": "application/problem+json"}
-NO_RUNS: Reply = (200, JSON, b'{"items": [], "next": null, "previous": null}')
-
-
-class Asked(NamedTuple):
-    """A request that came."""
-
-    method: str
-    path: str
-    key: str | None
-    body: bytes
-
 
 def answer_json(document: Any, status: int = 200) -> Reply:
-    return status, JSON, json.dumps(document).encode()
-
-
-def answer_problem(status: int, kind: str = "", **headers: str) -> Reply:
-    document = {"type": f"urn:toolflow:problem:{kind}", "status": status, "detail": f"This is {status}."}
-    return (
-        status,
-        {**PROBLEM, **{name.replace("_", "-"): text for name, text in headers.items()}},
-        json.dumps(document).encode(),
-    )
+    return status, {"Content-Type": "application/json"}, json.dumps(document).encode()
 
 
 class StandIn:
     """Gives these replies one after the other."""
 
     def __init__(self, replies: Iterable[Reply]) -> None:
-        self.asked: list[Asked] = []
         left = list(replies)
-        asked = self.asked
 
         class Handler(BaseHTTPRequestHandler):
             def answer(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
-                asked.append(Asked(self.command, self.path, self.headers.get("Idempotency-Key"), body))
+                self.rfile.read(int(self.headers.get("Content-Length", "0")))
                 status, headers, content = left.pop(0)
                 self.send_response(status)
                 for name, value in {"Content-Length": str(len(content)), **headers}.items():

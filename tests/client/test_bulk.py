@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from flows.engine.spec import AuditSpec
-from runs.models import BulkAction, FacetKind, Run, RunStatus
+from runs.models import BulkAction, Run, RunStatus
 from tests.client.conftest import Terminal, answer
 from tests.client.test_runs import build_run, make_local
 from tests.engine.builders import NOON
 from tests.runs.builders import make_run, make_version
 from tests.runs.executing import drain
-from tests.runs.listed_runs import make_listed_run
 
 NEVER = AuditSpec(name="Never", rule="false", message="'Too short.'")
 
@@ -74,16 +73,6 @@ def test_nothing_is_done_to_all_that_match_without_a_yes(site: Terminal) -> None
         assert f"Cancel 1 run (the newest: {run.pk})?" in done.err
     assert BulkAction.objects.count() == 1
     assert Run.objects.get().status == "cancelled"
-
-
-def test_runs_that_match_are_cancelled_and_no_others(site: Terminal) -> None:
-    version = make_version()
-    for _ in range(2):
-        make_listed_run(version, status="queued", facets=[(FacetKind.LABEL, "nightly")])
-    other = make_run(version)
-    done = site.run("cancel", "--label", "nightly", "--yes")
-    assert (done.status, "done, 2 cancelled" in done.out) == (0, True)
-    assert list(Run.objects.exclude(status="cancelled")) == [other]
 
 
 def test_up_to_a_number_is_run_again(site: Terminal) -> None:

@@ -72,8 +72,8 @@ def test_a_newcomer_builds_a_flow_whose_attempt_fails_its_audit_and_passes_then(
         improve_first_flow(page)
 
 
-def test_a_run_is_started_and_followed_on_the_terminal_and_what_does_not_fit_is_refused_with_its_path(
-    installation: Installation,
+def test_a_run_is_started_and_followed_on_the_terminal_and_the_next_start_finds_what_was_there(
+    installation: Installation, folder: Path
 ) -> None:
     sample = json.dumps(load_sample_input("colour-theme"))
     done = installation.manage("run_flow", "colour-theme", "--input", "-", "--follow", input=sample)
@@ -83,21 +83,14 @@ def test_a_run_is_started_and_followed_on_the_terminal_and_what_does_not_fit_is_
     done = installation.manage("run_flow", "colour-theme", "--input", "-", input='{"brand": 5}')
     assert done.returncode == 3
     assert "/brand" in done.stderr and "Traceback" not in done.stderr
-
-
-def test_ctrl_c_stops_everything_and_a_second_start_finds_what_was_there(
-    folder: Path, model_server: ModelServer
-) -> None:
-    environment = {"OPENAI_BASE_URL": model_server.base_url, "OPENAI_API_KEY": "right-key"}
-    first = Installation(folder, **environment)
-    with first:
-        assert first.password
-    assert "Nothing is lost" in first.output
-    with Installation(folder, **environment) as second:
+    # Ctrl-C stops everything, and a second start finds what was there.
+    assert installation.password and installation.stop() == 0
+    assert "Nothing is lost" in installation.output
+    with Installation(folder, OPENAI_API_KEY="right-key") as second:
         assert not second.password
-        assert second.stop() == 0
 
 
+@pytest.mark.nightly
 def test_without_the_plug_ins_of_the_examples_it_starts_and_says_what_is_missing(folder: Path) -> None:
     with Installation(folder):
         pass

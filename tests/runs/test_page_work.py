@@ -27,14 +27,14 @@ pytestmark = [
 ]
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
-FEW, MANY = 400, 1_600
+FEW, MANY = 300, 900
 """Runs of the history: with fewer, there is less than a page looks at."""
 DAYS = 3
 """That they are spread over: statistics of a day and a version are the same few rows."""
 EACH = 20
 """Steps after which SQLite tells of them."""
 MORE = 1.25
-"""How much more work a page may be with four times the history: lists of 50 rows hold other rows."""
+"""How much more work a page may be with three times the history: lists of 50 rows hold other rows."""
 SLACK = 3_000
 """Steps that are always allowed, since small pages vary: an index is deeper, a list fuller, a row has more issues."""
 

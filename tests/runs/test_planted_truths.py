@@ -31,7 +31,7 @@ from runs.seeding.planted import (
     play_planted,
     price_planted,
 )
-from runs.seeding.simulation import Simulation
+from runs.seeding.simulation import Course, Simulation
 from runs.stored_history import load_history
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -185,24 +185,40 @@ def test_each_audit_left_out_in_turn_costs_what_was_planted(runs: list[PastRun])
     assert all(result.find(KIND.REFUSED).runs == 0 for result in results.values())
 
 
+@pytest.fixture(scope="module")
+def courses() -> list[tuple[str, int, Course]]:
+    """What runs of each kind and variant do."""
+    simulation = Simulation(prepare(load_planted_document()), price=price_planted)
+
+    async def play() -> list[tuple[str, int, Course]]:
+        return [
+            (kind, variant, await play_planted(simulation, kind, variant))
+            for kind in CYCLE
+            for variant in range(VARIANTS)
+        ]
+
+    return asyncio.run(play())
+
+
 @pytest.mark.parametrize("name", TRUTHS)
-async def test_run_again_on_the_simulated_model_runs_end_as_a_backtest_said(name: str) -> None:
+async def test_run_again_on_the_simulated_model_runs_end_as_a_backtest_said(
+    name: str, courses: list[tuple[str, int, Course]]
+) -> None:
     own, candidate = prepare(load_planted_document()), build_candidate(name)
-    before, after = (Simulation(spec, price=price_planted) for spec in (own, candidate))
-    for kind in CYCLE:
-        for variant in range(VARIANTS):
-            stored, again = await play_planted(before, kind, variant), await play_planted(after, kind, variant)
-            history = History.begin(stored.input, run_id="again")
-            for attempt in stored.attempts:
-                history = history.append(attempt)
-            said = await backtest_run(own, candidate, history)
-            if said.kind is KIND.REFUSED:
-                assert again.status == "failed" and stored.status == "succeeded"
-            if said.ends is not None:
-                assert again.status == said.ends.value
-                assert len(again.attempts) == len(stored.attempts) - said.attempts_saved
-            elif said.further_calls:
-                assert len(again.attempts) >= len(stored.attempts) + said.further_calls
+    after = Simulation(candidate, price=price_planted)
+    for kind, variant, stored in courses:
+        again = await play_planted(after, kind, variant)
+        history = History.begin(stored.input, run_id="again")
+        for attempt in stored.attempts:
+            history = history.append(attempt)
+        said = await backtest_run(own, candidate, history)
+        if said.kind is KIND.REFUSED:
+            assert again.status == "failed" and stored.status == "succeeded"
+        if said.ends is not None:
+            assert again.status == said.ends.value
+            assert len(again.attempts) == len(stored.attempts) - said.attempts_saved
+        elif said.further_calls:
+            assert len(again.attempts) >= len(stored.attempts) + said.further_calls
 
 
 @pytest.mark.parametrize(("left_out", "retries"), [(None, 6), (CLOSING, 4)])

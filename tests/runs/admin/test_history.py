@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -18,7 +18,7 @@ from runs.models import Attempt, Issue, Run, Step
 from tests.engine.builders import make_flow
 from tests.runs.builders import make_run, make_version
 from tests.runs.history_rows import add_attempt, list_keys
-from tests.runs.pages.reading import get_page
+from tests.runs.pages.reading import count_queries, get_page
 from tests.site.test_content_security import InlineFinder
 
 pytestmark = pytest.mark.django_db
@@ -168,16 +168,6 @@ def test_nobody_adds_changes_or_deletes_history(reader: Client, kind: str) -> No
     assert 'name="_save"' not in shown and "<textarea" not in shown
 
 
-def test_history_needs_a_permission(client: Client) -> None:
-    attempt = add_attempt(make_run())
-    clerk = User.objects.create_user("carl", password="secret", is_staff=True)
-    client.force_login(clerk)
-    url = f"/admin/runs/attempt/{attempt.pk}/change/"
-    assert client.get(url).status_code == 403
-    clerk.user_permissions.add(Permission.objects.get(codename="view_attempt"))
-    assert client.get(url).status_code == 200
-
-
 # Filters
 
 
@@ -296,14 +286,6 @@ def test_the_pager_marks_the_page_and_keeps_the_filters(reader: Client, monkeypa
         assert (f'href="?p={number + 1}&amp;severity=low"' in text) is (number < 3)
         assert [row.pk for row in page.context["cl"].result_list] == keys[2 * number - 2 : 2 * number]
         assert page.context["cl"].is_cut is (number == 3)
-
-
-def count_queries(client: Client, url: str) -> int:
-    """What a page costs once Django knows the content types, which it keeps for as long as the process lives."""
-    client.get(url)
-    with CaptureQueriesContext(connection) as queries:
-        assert client.get(url).status_code == 200
-    return len(queries)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -22,6 +22,7 @@ from runs.limits.ledger import HOLDING_SECONDS, Ledger, Settlement, SettleReques
 from runs.limits.rules import Limit, Rules
 from runs.models import LimitLedger, RateLimit
 from runs.ownership import Owner
+from tests.conftest import IS_LONG
 from tests.engine.builders import NOON, make_usage, seconds
 from tests.runs.builders import make_dead_owner
 
@@ -121,7 +122,7 @@ TENTHS = st.integers(0, 40)
 """Tenths of seconds."""
 
 
-@settings(max_examples=15)
+@settings(max_examples=100 if IS_LONG else 6)
 @given(
     most=st.integers(1, 3),
     calls=st.lists(st.tuples(TENTHS, TENTHS, st.none() | TENTHS), min_size=1, max_size=8),
@@ -238,7 +239,7 @@ async def test_long_calls_stay_counted_for_as_long_as_they_take_and_those_of_a_d
     gone = await drains.open_gate(str(make_dead_owner()))
     await enter(gone)
     gate = await drains.open_gate(str(Owner.of_this_process()))
-    end = drains.clock.now() + timedelta(seconds=3 * HOLDING_SECONDS)
+    end = drains.clock.now() + timedelta(seconds=1.5 * HOLDING_SECONDS)
     while drains.clock.now() < end:
         assert isinstance(await gate.enter(REQUEST), Throttled)
     await gate.refresh()

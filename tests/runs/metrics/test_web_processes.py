@@ -67,6 +67,7 @@ def count(text: str, route: str) -> int:
     return int(sum(float(line.rpartition(" ")[2]) for line in lines))
 
 
+@pytest.mark.nightly
 def test_all_processes_count_together_and_a_new_server_begins_anew(
     start: Callable[..., None], port: int, tmp_path: Path
 ) -> None:

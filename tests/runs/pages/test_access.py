@@ -33,7 +33,6 @@ FORMS = (
 """Where forms are sent, and the pages they stand on."""
 
 
-@pytest.mark.parametrize("number", [1, 2**63, int("9" * 400)], ids=["1", "2**63", "9..."])
 @pytest.mark.parametrize(
     "address",
     [
@@ -51,8 +50,9 @@ FORMS = (
         "/flows/flow-{}/",
     ],
 )
-def test_what_does_not_exist_is_not_found(admin_client: Client, address: str, number: int) -> None:
-    assert admin_client.get(address.format(number)).status_code == 404
+def test_what_does_not_exist_is_not_found(admin_client: Client, address: str) -> None:
+    for number in (1, 2**63, int("9" * 400)):
+        assert admin_client.get(address.format(number)).status_code == 404, number
 
 
 def send(client: Client, address: str, **headers: str) -> Any:

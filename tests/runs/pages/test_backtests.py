@@ -94,10 +94,6 @@ class TestEditor:
         assert (found.version, found.base_version, found.digest) == (None, 1, make_audited_flow(5).digest)
         assert Flow.objects.get(name="texts").versions.count() == 1
 
-    def test_without_scripts_it_leads_to_the_page(self, admin_client: Client) -> None:
-        store_history()
-        assert self.post(admin_client, make_audited_flow(5).to_document()).status_code == 302
-
     def test_what_can_not_run_is_told(self, admin_client: Client) -> None:
         store_history()
         answer = self.post(admin_client, NEW_DOCUMENT, Accept="application/json")
@@ -120,14 +116,6 @@ class TestProgress:
         part = get_page(operator, read_poller(part))
         assert "hx-get" not in part
         assert "backtest-said" in part
-
-    def test_stop(self, operator: Client) -> None:
-        store_history()
-        found = ask(make_audited_flow(5))
-        operator.post(f"/backtests/{found.pk}/stop/")
-        found.refresh_from_db()
-        assert found.state == WorkState.STOPPED
-        assert "Stopped" in read_plain(operator, f"/backtests/{found.pk}/")
 
 
 class TestPage:

@@ -154,12 +154,6 @@ class TestDoingIt:
         new = Run.objects.latest("pk")
         assert (new.labels, new.started_by) == ([f"bulk-{action.pk}"], User.objects.get())
 
-    @pytest.mark.parametrize(("typed", "count"), [("4", 4), ("10000", 6)])
-    def test_all_that_match_up_to_the_limit(self, operator: Client, typed: str, count: int) -> None:
-        make_failed(6)
-        confirm(operator, RUN_AGAIN, choose_all("status=failed"), most=typed)
-        assert Run.objects.filter(status=RunStatus.QUEUED).count() == count
-
     @pytest.mark.parametrize("typed", ["", "0", "many", "10001", "٤"])
     def test_a_limit_that_is_not_valid_is_asked_for_again(self, operator: Client, typed: str) -> None:
         make_stored_run()

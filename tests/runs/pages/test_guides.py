@@ -18,14 +18,9 @@ pytestmark = pytest.mark.django_db
 NAMES = sorted(path.stem for path in settings.GUIDES_DIR.glob("*.md"))
 
 
-@pytest.fixture
-def pages(viewer: Client) -> dict[str, str]:
-    """The HTML of all guides by their addresses."""
+def test_links_between_guides_and_pictures_hold_and_each_guide_lists_all(viewer: Client) -> None:
     addresses = ["/guides/" if name == "index" else f"/guides/{name}/" for name in NAMES]
-    return {address: get_page(viewer, address) for address in addresses}
-
-
-def test_links_between_guides_and_pictures_hold(viewer: Client, pages: dict[str, str]) -> None:
+    pages = {address: get_page(viewer, address) for address in addresses}
     broken = []
     for address, page in pages.items():
         text = page.partition('<article class="guide card">')[2].partition("</article>")[0]
@@ -40,14 +35,9 @@ def test_links_between_guides_and_pictures_hold(viewer: Client, pages: dict[str,
                 is_there = target in pages and (not anchor or f'id="{anchor}"' in pages[target])
             if not is_there:
                 broken.append(f"{address}: {link}")
+        listed = re.findall(r'href="(/guides/[^"]*)"( aria-current="page")?>', page.partition("<article")[0])
+        assert {url for url, _ in listed} == set(pages) and (address, ' aria-current="page"') in listed
     assert not broken
-
-
-def test_the_list_beside_a_guide_has_all_of_them_and_marks_the_open_one(pages: dict[str, str]) -> None:
-    page = pages["/guides/running/"]
-    listed = re.findall(r'href="(/guides/[^"]*)"( aria-current="page")?>', page.partition("<article")[0])
-    assert {url for url, _ in listed} == set(pages)
-    assert ("/guides/running/", ' aria-current="page"') in listed
 
 
 def test_pictures_are_sent_with_their_type_and_nothing_else_is(viewer: Client) -> None:

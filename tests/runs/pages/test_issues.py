@@ -22,8 +22,7 @@ from runs import issue_groups
 from runs.facets import add_facets, list_facets
 from runs.history.issue_links import address_issue
 from runs.models import DailyIssues, PurgedDay, Run, RunStatus
-from runs.pages.addresses import build_issues_url
-from runs.pages.issues import MAX_CARDS, PAGE_SIZE, split_template
+from runs.pages.issues import MAX_CARDS, PAGE_SIZE
 from runs.search import index_runs
 from runs.statistics.counting import count_runs
 from tests.engine.builders import make_attempt, make_issue, make_step
@@ -218,10 +217,6 @@ class TestFilters:
         page = get_page(viewer, "/issues/?audit=hex+color&period=90d")
         assert 'Did you mean <a href="/issues/?audit=Hex+colours&amp;period=90d">' in page
 
-    def test_an_address_leads_from_an_audit_to_its_issues(self) -> None:
-        assert build_issues_url() == "/issues/"
-        assert build_issues_url("tea", audit="Is it hot?", step=2) == "/issues/?flow=tea&audit=Is+it+hot%3F&step=2"
-
 
 class TestSearch:
     def test_words_are_those_of_one_message(self, viewer: Client) -> None:
@@ -304,21 +299,6 @@ class TestIssuesOfAGroup:
     )
     def test_what_is_not_valid_is_not_found(self, viewer: Client, query: str) -> None:
         assert viewer.get(f"/issues/?{query}").status_code == 404
-
-
-@pytest.mark.parametrize(
-    ("template", "pieces"),
-    [
-        ("plain", [("plain", False)]),
-        (
-            "{item.number}: {{x}} { output.a[0] }!",
-            [("item.number", True), (": {", False), ("x}", False), (" ", False), ("output.a[0]", True), ("!", False)],
-        ),
-        ("broken {", [("broken {", False)]),
-    ],
-)
-def test_templates_are_shown_with_their_paths_marked(template: str, pieces: list[tuple[str, bool]]) -> None:
-    assert split_template(template) == pieces
 
 
 def test_rows_of_before_are_counted_again_by_step() -> None:

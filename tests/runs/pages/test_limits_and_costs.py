@@ -140,15 +140,6 @@ class TestRetryBill:
     ) -> None:
         assert words in read_bill(viewer, *attempts)
 
-    @pytest.mark.parametrize("outcome", ["interrupted", "errored"])
-    def test_attempts_without_an_output_are_no_retries(self, viewer: Client, outcome: str) -> None:
-        lost = make_costly(1, 1, outcome, 50, "0.01")
-        assert read_bill(viewer, lost, make_costly(1, 2, "passed", 100, "0.01")) == ""
-        words = read_bill(
-            viewer, lost, make_costly(1, 2, "failed", 100, "0.01"), make_costly(1, 3, "passed", 100, "0.02")
-        )
-        assert "Retries cost 50 % of this run: $0.0200 of $0.0400" in words
-
     def test_while_a_step_may_still_pass_nothing_is_called_wasted(self, viewer: Client) -> None:
         run = make_stored_run(*PRICED[2:], status=RunStatus.RUNNING)
         begin_attempt(run, 2, 3)

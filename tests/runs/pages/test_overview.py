@@ -17,7 +17,7 @@ from runs.models import AuditEntry, Run, RunStatus, Worker
 from runs.models.run import in_future
 from runs.pages import samples
 from runs.pages.overview import MAX_CAUSES, MAX_RUNNING
-from runs.seeding import fetch_sample_flows, seed_history
+from runs.seeding import fetch_sample_flows, seed_history, storing
 from tests.engine.builders import make_attempt, make_issue
 from tests.runs.builders import make_run, make_version, make_worker
 from tests.runs.pages.daily_rows import add_runs, day_ago, stop_clock
@@ -232,6 +232,7 @@ class TestSamples:
 
     @pytest.fixture(autouse=True)
     def few(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(storing, "COURSES", 1)
         monkeypatch.setattr(samples, "RUNS", 20)
         monkeypatch.setattr(samples, "PLANTED_RUNS", 10)
 
@@ -299,14 +300,6 @@ class TestWorkers:
         assert "gamma Silent 0 200 9 0.1.0 1 h 3 min ago" in words
         assert "Workers online 2 1 silent Running 17 / 300" in words
         assert "<script>alert" not in page
-
-    def test_queued_runs_are_counted_by_what_they_wait_for(self, viewer: Client) -> None:
-        version = make_version()
-        make_run(version, available_at=in_future(-12 * MINUTE))
-        make_run(version, available_at=in_future(MINUTE))
-        make_run(version, waiting_since=in_future(-MINUTE), waiting_for="Waits for a plug-in.")
-        words = read_words(get_page(viewer, "/workers/"))
-        assert "Queued 1 Oldest queued 12 min Scheduled 1 Blocked 1" in words
 
     def test_pages_where_users_wait_for_runs_say_that_no_worker_is_online(self, operator: Client) -> None:
         version = make_version()

@@ -9,8 +9,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
-from django.utils.module_loading import import_string
-from django_q.models import OrmQ, Schedule
+from django_q.models import OrmQ
 from django_q.signing import SignedPackage
 
 from runs import rollup
@@ -147,9 +146,3 @@ def test_a_drain_wakes_a_sender_for_a_retry_that_is_due(
         drain.advance(is_busy=False)
         drain.advance(is_busy=False)
     assert list_messages() == messages
-
-
-def test_the_schedule_names_what_is_there() -> None:
-    schedule = Schedule.objects.get(name="toolflow webhooks")
-    assert (schedule.schedule_type, schedule.minutes, schedule.func) == ("I", 1, SEND_TASK)
-    assert callable(import_string(SEND_TASK))
