@@ -47,7 +47,7 @@ MAX_CALLS = 630
 """Of functions of ours, for each attempt: from the submission to the rollup."""
 MAX_BYTES = 1_820
 """Of a run of two attempts, in rows: with statistics and search, without indexes."""
-MAX_FILES = 52
+MAX_FILES = 57
 """Of ours, in which code runs from a submission to the stored result; fewer are wanted."""
 
 ROOTS = tuple(f"{django_settings.BASE_DIR / name}{os.sep}" for name in ("flows", "runs", "toolflow_site"))
