@@ -66,10 +66,11 @@
       makeRow({ key: base, step: index, sign: String(index + 1), name: step.name || "No name yet", note: step.compute === undefined ? "" : "local", marks: makeMarks([base]), level: 2 }),
     ];
     flow.auditsOf(index).forEach((audit, at) => {
+      const role = step.pass_expression ? "Rule decides" : audit.fail_at === "never" ? "Warns" : "Blocks";
       const [severity, drawn] = readSeverity(audit);
       const sign = make("span", { className: `tone-${severity}`, title: severity }, drawn, make("span", { className: "visually-hidden", textContent: `${severity} ` }));
       const pointer = `${base}/audits/${at}`;
-      rows.push(makeRow({ key: pointer, step: index, audit: at, sign, name: audit.name || "No name yet", note: audit.fail_at === "never" ? "Warns" : "Blocks", marks: makeMarks([pointer]), level: 3 }));
+      rows.push(makeRow({ key: pointer, step: index, audit: at, sign, name: audit.name || "No name yet", note: role, marks: makeMarks([pointer]), level: 3 }));
     });
     return rows;
   }
