@@ -1,8 +1,8 @@
 """Signing in through a provider of OpenID Connect.
 
 The package ``mozilla-django-oidc`` does the protocol (code flow with PKCE, state and nonce). This module adds what it
-leaves open: where the provider's addresses come from, that a token was issued by that provider for this installation,
-and that no way back is used twice. ``openid_accounts`` decides whose account it is. Nothing of this is imported without
+leaves open: where the provider's addresses come from, and that a token was issued by that provider for this
+installation. ``openid_accounts`` decides whose account it is. Nothing of this is imported without
 a provider.
 """
 
@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from http import HTTPStatus
 from threading import BoundedSemaphore
 from typing import Any
 
@@ -32,9 +31,7 @@ from mozilla_django_oidc.auth import OIDCAuthenticationBackend
 from mozilla_django_oidc.views import OIDCAuthenticationCallbackView, OIDCAuthenticationRequestView
 
 from runs.audit_log.sign_ins import end_sessions
-from runs.models.browser_session import ANONYMOUS_AGE
 from runs.request_slots import release_slot
-from toolflow_site.errors import build_error_page
 from toolflow_site.openid_accounts import InNoGroupError, NotLetInError, let_in, put_into_groups
 
 MAX_ASKING = 8
@@ -43,8 +40,6 @@ DISCOVERY_TIMEOUT = 10
 """Seconds that the provider may take to describe itself."""
 DISCOVERY_AGE = 3600
 """Seconds for which the provider's description of itself holds."""
-BUSY_RETRY_AFTER = 10
-"""Seconds after which a browser may try again that found the provider busy."""
 MAX_NEXT_LENGTH = 1_000
 """Characters of an address to come back to. It is kept in a cookie, which may have 4 KB."""
 
@@ -60,15 +55,11 @@ _asking = BoundedSemaphore(MAX_ASKING)
 logger = logging.getLogger(__name__)
 
 
-class ProviderBusyError(Exception):
-    """``MAX_ASKING`` requests wait for the provider already."""
-
-
 @contextmanager
 def asking_provider() -> Iterator[None]:
-    """Let others be answered while the provider is asked. Raises ``ProviderBusyError``."""
+    """Let others be answered meanwhile. Raises ``requests.ConnectionError`` if too many wait for the provider."""
     if not _asking.acquire(blocking=False):
-        raise ProviderBusyError
+        raise requests.ConnectionError(f"{MAX_ASKING} requests wait for the provider already.")
     try:
         with release_slot():
             yield
@@ -79,7 +70,7 @@ def asking_provider() -> Iterator[None]:
 def find_endpoint(name: str) -> str:
     """An entry such as ``token_endpoint`` of what the provider says of itself; it is asked once in ``DISCOVERY_AGE``.
 
-    Raises ``requests.RequestException``, ``ValueError`` or ``ProviderBusyError``.
+    Raises ``requests.RequestException`` or ``ValueError``.
     """
     issuer = settings.TOOLFLOW_OIDC_ISSUER.rstrip("/")
     found = caches["default"].get(f"openid:{issuer}")
@@ -95,19 +86,6 @@ def find_endpoint(name: str) -> str:
     if not isinstance(value, str) or (issuer.startswith("https:") and not value.startswith("https:")):
         raise ValueError(f"{issuer} names no {name}, or one that is not reached by HTTPS.")
     return value
-
-
-def use_state(state: str) -> bool:
-    """Whether ``state`` is used for the first time: the cookie that holds it may be sent again and again.
-
-    Web servers that share a Redis remember it together, others each for itself.
-    """
-    key = f"openid-state:{state}"
-    try:
-        return caches["throttling"].add(key, True, timeout=ANONYMOUS_AGE)
-    except Exception as error:  # noqa: BLE001  # whichever cache it is, its errors are its own
-        logger.warning("Redis is unreachable; this process alone remembers used states: %s.", type(error).__name__)
-        return caches["default"].add(key, True, timeout=ANONYMOUS_AGE)
 
 
 class OpenIDBackend(OIDCAuthenticationBackend):  # type: ignore[misc]  # the package ships no types
@@ -131,14 +109,13 @@ class OpenIDBackend(OIDCAuthenticationBackend):  # type: ignore[misc]  # the pac
     def authenticate(
         self, request: HttpRequest | None, username: str | None = None, password: str | None = None, **kwargs: Any
     ) -> User | None:
-        """The user, or None with a sentence in ``request.openid_problem``. Raises ``ProviderBusyError``."""
+        """The user, or None with a sentence in ``request.openid_problem``."""
         if request is None or "nonce" not in kwargs:
             return None
         try:
             find_endpoint("issuer")
             with asking_provider():
-                # Not before: a user who finds the provider busy may try again.
-                claims: Any = super().authenticate(request, **kwargs) if use_state(request.GET["state"]) else None
+                claims: Any = super().authenticate(request, **kwargs)
             found = self._let_in(claims) if claims else None
         except UNREADABLE as error:
             # A provider may repeat in an error what it was sent.
@@ -214,8 +191,6 @@ class BeginView(OIDCAuthenticationRequestView):  # type: ignore[misc]  # the pac
         """Redirect to the provider, or back with a sentence if it does not answer."""
         try:
             self.OIDC_OP_AUTH_ENDPOINT = find_endpoint("authorization_endpoint")
-        except ProviderBusyError:
-            return _show_busy()
         except (requests.RequestException, ValueError) as error:
             logger.warning("%s can't be asked: %s.", settings.TOOLFLOW_OIDC_ISSUER, type(error).__name__)
             messages.error(request, f"{settings.TOOLFLOW_OIDC_NAME} is not responding. Try again soon.")
@@ -241,8 +216,6 @@ class ReturnView(OIDCAuthenticationCallbackView):  # type: ignore[misc]  # the p
         except SuspiciousOperation:
             # The state is not one that this browser was given.
             return self.login_failure()
-        except ProviderBusyError:
-            return _show_busy()
         return answer
 
     def login_failure(self) -> HttpResponse:
@@ -252,9 +225,3 @@ class ReturnView(OIDCAuthenticationCallbackView):  # type: ignore[misc]  # the p
         # The state is used up, and the browser is to forget it too.
         self.request.session.modified = True
         return HttpResponseRedirect(reverse("login"))
-
-
-def _show_busy() -> HttpResponse:
-    response = build_error_page(HTTPStatus.SERVICE_UNAVAILABLE, f"{settings.TOOLFLOW_OIDC_NAME} is slow to answer.")
-    response.headers["Retry-After"] = str(BUSY_RETRY_AFTER)
-    return response

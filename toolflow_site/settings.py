@@ -248,11 +248,8 @@ LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = f"{TOOLFLOW_URL_PREFIX}/"
 LOGOUT_REDIRECT_URL = "login"
 AUTH_PASSWORD_VALIDATORS = [
-    {"NAME": "toolflow_site.sign_in.RepeatedAttributeValidator"},
-    *(
-        {"NAME": f"django.contrib.auth.password_validation.{name}"}
-        for name in ("MinimumLengthValidator", "CommonPasswordValidator", "NumericPasswordValidator")
-    ),
+    {"NAME": f"django.contrib.auth.password_validation.{name}Validator"}
+    for name in ("UserAttributeSimilarity", "MinimumLength", "CommonPassword", "NumericPassword")
 ]
 
 LANGUAGE_CODE = "en"

@@ -1,4 +1,4 @@
-"""Signing in with a password: the form, the limits on wrong passwords, and what passwords must not be.
+"""Signing in with a password: the form, and the limits on wrong passwords.
 
 ``django-axes`` counts failures in three ways: for a name from an address, for the address, and for the name. The first
 bounds guessing one password; the second guessing one password for many names; the third guessing from many addresses,
@@ -9,9 +9,7 @@ browser that was left signed in must not be of use to find it out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import wraps
-from threading import BoundedSemaphore, Lock
+from collections.abc import Mapping
 from typing import Any
 
 from axes.handlers.database import AxesDatabaseHandler
@@ -20,7 +18,6 @@ from axes.models import AccessAttempt
 from django.conf import settings
 from django.contrib.auth import authenticate
 from django.contrib.auth.models import User
-from django.contrib.auth.password_validation import UserAttributeSimilarityValidator
 from django.contrib.auth.views import LoginView
 from django.db import transaction
 from django.db.models import QuerySet, Sum
@@ -32,7 +29,6 @@ from runs.audit_log.actor import find_address, find_place
 from runs.audit_log.events import AuditAction, log_audit_event
 from runs.formatting import format_plural
 from runs.pages.access import refuse
-from runs.request_slots import release_slot
 
 SCALE = (1, 10, 20)
 """How many times ``AXES_FAILURE_LIMIT`` a name from one address, an address, and a name may fail; in the order of
@@ -43,13 +39,6 @@ BY_PROVIDER = "(sign-in provider)"
 
 OLD_PASSWORD_FORMS = frozenset({"runs:account", "admin:password_change"})
 """Where users set a new password and give the old one."""
-
-TURN_TIMEOUT = 5
-"""Seconds that a sign-in waits for others from the same address."""
-MAX_WAITING = 4
-"""Sign-ins from one address that wait at a time."""
-
-_turns = [(Lock(), BoundedSemaphore(1 + MAX_WAITING)) for _ in range(64)]
 
 
 class SignInThrottle(AxesDatabaseHandler):  # type: ignore[misc]  # axes ships no types
@@ -109,34 +98,6 @@ def _is_by_provider(credentials: Mapping[str, Any] | None) -> bool:
     return credentials is not None and "nonce" in credentials
 
 
-def check_one_at_a_time(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
-    """Let an address try one password at a time in each process: a few wait, others are refused with 429.
-
-    Those that are sent at once would all be checked before the first is counted.
-    """
-
-    @wraps(view)
-    def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        if request.method != "POST":
-            return view(request, *args, **kwargs)
-        lock, queue = _turns[hash(read_address(request)) % len(_turns)]
-        if not queue.acquire(blocking=False):
-            return _refuse(request, minutes=1)
-        try:
-            with release_slot():
-                is_first = lock.acquire(timeout=TURN_TIMEOUT)
-            if not is_first:
-                return _refuse(request, minutes=1)
-            try:
-                return view(request, *args, **kwargs)
-            finally:
-                lock.release()
-        finally:
-            queue.release()
-
-    return guarded
-
-
 def check_old_password(request: HttpRequest) -> HttpResponse | None:
     """Count the old password of a form if it is wrong; the answer 429 if it was wrong too often."""
     user, old = request.user, request.POST.get("old_password", "")
@@ -184,17 +145,3 @@ class SignInView(LoginView):
         """What the page shows."""
         name = settings.TOOLFLOW_OIDC_NAME if settings.TOOLFLOW_OIDC_ISSUER else ""
         return {**super().get_context_data(**kwargs), "provider_name": name}
-
-
-sign_in = check_one_at_a_time(SignInView.as_view())
-
-
-class RepeatedAttributeValidator(UserAttributeSimilarityValidator):
-    """Refuses new passwords that resemble the user's name or address, also where they repeat one: “edededed”."""
-
-    def validate(self, password: str, user: Any = None) -> None:
-        """Raise ``ValidationError`` for such a password."""
-        super().validate(password, user)
-        # Moved by its shortest repeated part, a text is the same again; without such a part, by its whole length.
-        text = password.lower()
-        super().validate(text[: (text * 2).find(text, 1)], user)

@@ -8,13 +8,11 @@ from django.urls import include, path, re_path
 from runs.api.base import show_nothing
 from runs.health import show_alive, show_ready
 from runs.metrics import show_metrics
-from toolflow_site.sign_in import check_one_at_a_time, sign_in
+from toolflow_site.sign_in import SignInView
 
 urlpatterns = [
-    # Before the admin's own, so that it too takes one password at a time.
-    path("admin/login/", check_one_at_a_time(admin.site.login)),
     path("admin/", admin.site.urls),
-    path("accounts/login/", sign_in, name="login"),
+    path("accounts/login/", SignInView.as_view(), name="login"),
     path("accounts/logout/", LogoutView.as_view(), name="logout"),
     path("api/v1/", include("runs.api.urls")),
     # Else “/api/v1” would lead to “/api/v1/”, as a page does, and what another version has to a page.

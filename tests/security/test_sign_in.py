@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
-from unittest.mock import patch
 from urllib.parse import urljoin, urlsplit
 
 import pytest
 from axes.models import AccessAttempt
 from django.contrib.auth.models import User
 from django.core.management import call_command
-from django.db import connections
 from django.test import Client
 from django.utils import timezone
 
@@ -52,27 +49,6 @@ def test_after_five_wrong_passwords_one_is_told_when_to_try_again(form: str) -> 
     assert "Try again in 15 minutes" in read_words(answer.content.decode())
     # A lock-out is told of once, however long somebody goes on.
     assert [action for action, _, _ in tell()] == ["sign_in_failed"] * 4 + ["locked_out"]
-
-
-@pytest.mark.django_db(transaction=True)
-def test_passwords_that_are_sent_at_once_are_counted_one_by_one() -> None:
-    looks: list[None] = []
-
-    def look(*_: Any) -> bool:
-        looks.append(None)
-        return False
-
-    with patch.object(User, "check_password", side_effect=look), ThreadPoolExecutor(12) as threads:
-        answers = list(threads.map(lambda _: guess_once(), range(24)))
-    assert len(looks) <= 5
-    assert answers.count(200) <= 4 and answers.count(429) == 24 - answers.count(200)
-
-
-def guess_once() -> int:
-    try:
-        return int(sign_in().status_code)
-    finally:
-        connections.close_all()
 
 
 def test_it_ends_after_a_quarter_of_an_hour() -> None:
