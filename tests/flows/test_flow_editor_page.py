@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from flows.admin.document_check import read_schema_texts
 from flows.drafts import save_draft
 from flows.engine.errors import SpecError
+from flows.engine.json_values import clean_value
 from flows.engine.spec import FlowSpec
 from flows.examples import load_documents, load_examples
 from flows.flow_file import parse_document
@@ -78,6 +79,9 @@ def test_saving_a_random_flow_unchanged_changes_nothing(editor: Client, monkeypa
         try:
             spec = FlowSpec.from_document({"title": "Net", **make_case(21, number)["spec"]})
         except SpecError:
+            continue
+        if clean_value(spec.to_document()).notes:
+            # No flow like it was ever stored.
             continue
         with transaction.atomic():
             page = open_unchecked(editor, spec)
