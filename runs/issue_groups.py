@@ -358,7 +358,7 @@ def _find_fate(issue: FoundIssue, traced: StepIssues) -> tuple[str, str]:
     lifecycle = traced.find_lifecycle(issue.pk)
     if lifecycle and len(lifecycle.marks) > 1:
         last = lifecycle.marks[-1]
-        return "unknown" if last.kind == "unlisted" else last.kind, str(last)
+        return last.kind, str(last)
     if issue.outcome == "passed":
         return "remains", "Kept in the output"
     return ("kept", "Kept until the run failed") if issue.run_status == "failed" else ("unknown", "Not checked again")

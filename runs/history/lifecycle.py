@@ -33,7 +33,7 @@ class Mark:
     """What became of issues: ``words`` go on with ``linked``, which leads to ``address``, and ``rest``."""
 
     kind: str
-    """``introduced``, ``persisted``, ``returned``, ``fixed``, ``remains``, ``unlisted``; ``summary`` of several."""
+    """``introduced``, ``persisted``, ``returned``, ``fixed``, ``remains``; ``summary`` of several."""
     words: str
     linked: str = ""
     address: str = ""
@@ -142,9 +142,6 @@ class StepIssues:
             marks.append(self._mark("fixed", "Fixed by ", sighting.fixed_by))
         elif sighting.found_again is not None:
             marks.append(self._mark("remains", "Still there in ", sighting.found_again))
-        elif sighting.unlisted_in is not None:
-            words = "Perhaps still there: not all issues are listed in "
-            marks.append(self._mark("unlisted", words, sighting.unlisted_in))
         return Lifecycle(anchor_issue(self.step, sighting.number, sighting.finding.issue.position), tuple(marks))
 
     def _describe_arrival(self, sighting: Sighting) -> Mark:
@@ -156,9 +153,6 @@ class StepIssues:
             )
         if sighting.fixed_before is not None:
             return self._mark("returned", "Returned, was fixed in ", sighting.fixed_before)
-        if sighting.unlisted_before is not None:
-            words = "New here, or not listed before: not all issues are in "
-            return self._mark("introduced", words, sighting.unlisted_before)
         return Mark("introduced", "New here")
 
     def _mark(self, kind: str, words: str, where: Sighting | int, rest: str = "") -> Mark:
@@ -178,16 +172,8 @@ def _count(judged: Sequence[JudgedAttempt]) -> Sequence[Mark]:
     return (Mark("summary", f"{format_plural(count, 'issue')}{unknown}"),) if count else ()
 
 
-_COURSES = (
-    "fixed by ",
-    "persisted",
-    "returned in ",
-    "new in ",
-    "listed first in ",
-    "perhaps still there, not all are listed in ",
-    "not checked again since ",
-)
-_FIXED, _PERSISTED, _RETURNED, _NEW, _LISTED, _UNLISTED, _UNCHECKED = range(len(_COURSES))
+_COURSES = ("fixed by ", "persisted", "returned in ", "new in ", "not checked again since ")
+_FIXED, _PERSISTED, _RETURNED, _NEW, _UNCHECKED = range(len(_COURSES))
 
 
 def _summarise(step: int, tracks: Sequence[Track], latest: int) -> Sequence[Mark]:
@@ -196,7 +182,7 @@ def _summarise(step: int, tracks: Sequence[Track], latest: int) -> Sequence[Mark
     parts: list[Mark] = []
     for (rank, number), count in sorted(courses.items()):
         begin = ", " if parts else f"{format_plural(len(tracks), 'issue')}: "
-        how_many = f"{format_count(count)} " if len(courses) > 1 else "all " if count > 1 and rank < _UNLISTED else ""
+        how_many = f"{format_count(count)} " if len(courses) > 1 else "all " if count > 1 and rank < _UNCHECKED else ""
         parts.append(_link(step, number, f"{begin}{how_many}{_COURSES[rank]}"))
     return parts
 
@@ -206,15 +192,13 @@ def _find_course(track: Track, latest: int) -> tuple[int, int]:
     last = track.last
     if last.fixed_by is not None:
         return _FIXED, last.fixed_by
-    if last.unlisted_in is not None:
-        return _UNLISTED, last.unlisted_in
     if last.number != latest:
         return _UNCHECKED, last.number
     if last.origin is not None:
         return _PERSISTED, 0
     if last.fixed_before is not None:
         return _RETURNED, last.number
-    return (_NEW if last.unlisted_before is None else _LISTED), last.number
+    return _NEW, last.number
 
 
 def _link(step: int, number: int, words: str) -> Mark:

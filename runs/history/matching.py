@@ -7,8 +7,8 @@ item. Words prove nothing: a model that mends one item and breaks another gets t
 
 An attempt fixes what it was looked at for and what was not found. Attempts without an output (interrupted, errored,
 cancelled) were looked at for nothing, invalid ones for no more than came before the check that they failed, and an
-audit that could not be evaluated has looked at nothing. Where there were more findings than are kept, one that is
-missing may still be there.
+audit that could not be evaluated has looked at nothing. Nor has one with more findings than are kept: what is missing
+among them may still be there.
 """
 
 from __future__ import annotations
@@ -67,19 +67,12 @@ class JudgedAttempt:
     number: int
     reached: Check
     findings: tuple[Finding, ...]
-    unevaluated: frozenset[str]
-    """Audits that could not be evaluated: they say nothing about what they found before."""
-    cut: frozenset[Source]
-    """Where there were more findings than are kept."""
+    unknown: frozenset[Source]
+    """Where findings were cut, or an audit could not be evaluated: nothing is said of what came from there before."""
 
     def has_looked(self, source: Source) -> bool:
-        """Whether it was looked for what comes from there."""
-        check, audit = source
-        return check <= self.reached and audit not in self.unevaluated
-
-    def lists_all(self, source: Source) -> bool:
         """Whether what comes from there, and is not among the findings, was not there."""
-        return self.has_looked(source) and source not in self.cut
+        return source[0] <= self.reached and source not in self.unknown
 
 
 @dataclass(slots=True)
@@ -96,16 +89,11 @@ class Sighting:
     """The attempt that fixed it after this one."""
     found_again: Sighting | None = None
     """Where it was found next, if nothing fixed it before that."""
-    unlisted_in: int | None = None
-    """The first attempt after this one that may have had it too: not all that was found there is listed."""
-    unlisted_before: int | None = None
-    """Of one that is new here: the attempt before, if it may have had it too."""
 
     @property
     def known_from(self) -> int:
         """The attempt that says the latest about it: before that one ended, less was known."""
-        again = self.found_again.number if self.found_again else None
-        return self.fixed_by or again or self.unlisted_in or self.number
+        return self.fixed_by or (self.found_again or self).number
 
 
 @dataclass(slots=True)
@@ -136,9 +124,12 @@ def judge_attempt(number: int, outcome: str, issues: Iterable[models.Issue]) -> 
     if reached is None:
         return None
     findings = tuple(Finding(issue, find_check(outcome, issue.code)) for issue in listed)
-    broken = frozenset(finding.issue.audit for finding in findings if finding.issue.code == AUDIT_ERROR)
-    cut = frozenset(finding.source for finding in findings if (finding.check, finding.issue.code) in _OVERFLOWS)
-    return JudgedAttempt(number, reached, findings, broken, cut)
+    unknown = frozenset(
+        finding.source
+        for finding in findings
+        if finding.issue.code == AUDIT_ERROR or (finding.check, finding.issue.code) in _OVERFLOWS
+    )
+    return JudgedAttempt(number, reached, findings, unknown)
 
 
 FindMoves = Callable[[int, int], ItemMoves | None]
@@ -153,7 +144,6 @@ def trace_findings(attempts: Sequence[JudgedAttempt], find_moves: FindMoves) -> 
     tracks: list[Track] = []
     known: list[Track] = []
     gone: dict[Hashable, list[Track]] = {}
-    cut: dict[Source, int] = {}
     for attempt in attempts:
         number = attempt.number
         left = _pair(known, attempt.findings, number)
@@ -161,14 +151,10 @@ def trace_findings(attempts: Sequence[JudgedAttempt], find_moves: FindMoves) -> 
             left = _pair_moved(moving, left, number, find_moves(since, number))
         left = _bring_back(gone, known, left, number)
         for finding in left:
-            is_overflow = (finding.check, finding.issue.code) in _OVERFLOWS
-            unlisted_before = None if is_overflow else cut.get(finding.source)
-            track = Track(len(tracks), [Sighting(number, finding, unlisted_before=unlisted_before)])
+            track = Track(len(tracks), [Sighting(number, finding)])
             tracks.append(track)
             known.append(track)
         known = _settle(known, attempt, gone)
-        cut = {source: before for source, before in cut.items() if not attempt.has_looked(source)}
-        cut.update(dict.fromkeys(attempt.cut, number))
     return tracks
 
 
@@ -177,17 +163,11 @@ def _settle(known: Iterable[Track], attempt: JudgedAttempt, gone: dict[Hashable,
     left = []
     for track in known:
         last = track.last
-        if last.number == attempt.number:
+        if last.number == attempt.number or not attempt.has_looked(last.finding.source):
             left.append(track)
             continue
-        source = last.finding.source
-        if attempt.lists_all(source):
-            last.fixed_by = attempt.number
-            gone.setdefault(last.finding.fingerprint, []).append(track)
-            continue
-        if attempt.has_looked(source) and last.unlisted_in is None:
-            last.unlisted_in = attempt.number
-        left.append(track)
+        last.fixed_by = attempt.number
+        gone.setdefault(last.finding.fingerprint, []).append(track)
     return left
 
 

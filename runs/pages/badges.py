@@ -54,7 +54,6 @@ FATES: Mapping[str, Badge] = {
     "returned": Badge("Returned", "arrow-uturn-left", "errored"),
     "fixed": Badge("Fixed", "check-circle", "passed"),
     "remains": Badge("Still there", "arrow-long-right", "quiet"),
-    "unlisted": Badge("Perhaps still there", "question-mark-circle", "quiet"),
     # In another run:
     "new": Badge("New", "plus-circle", "failed"),
     "unchecked": Badge("Not checked in the newer run", "question-mark-circle", "quiet"),

@@ -275,8 +275,7 @@ def _trace(
     for track in trace_findings(attempts, lambda _old, _new: moves):
         last = track.last
         if last.number == 2:
-            is_unsure = judged[0] is None or last.unlisted_before is not None
-            kind = "persisted" if len(track.sightings) == 2 else "all" if is_unsure else "new"
+            kind = "persisted" if len(track.sightings) == 2 else "all" if judged[0] is None else "new"
         else:
             kind = "fixed" if last.fixed_by else "unchecked"
         found.append((kind, last.number - 1, last.finding.issue))
