@@ -28,8 +28,8 @@ ANY_METHOD = "ANY"
 """Stands for the methods of a view that does not say which ones it takes, as those of the admin."""
 
 
-def load_features() -> dict[str, dict[str, dict[str, str]]]:
-    """The entries of ``features.yaml`` by kind and feature: each with ``mark`` and ``test``."""
+def load_features() -> dict[str, list[str]]:
+    """The features that ``features.yaml`` lists, by kind."""
     return yaml.safe_load(FEATURES.read_text(encoding="utf-8")) if FEATURES.exists() else {}
 
 
@@ -382,43 +382,21 @@ def collect(kind: str) -> list[str]:
     return list(dict.fromkeys(COLLECTORS[kind]()))
 
 
-def find_test(feature: str) -> str:
-    """The path of the file of tests that names all words of the feature, and its last one most often; or “none”."""
-    words = [re.escape(word) for word in re.findall(r"[\w-]{3,}", re.sub(r"<\w+>|api|v1", " ", feature))]
-    best, most = "none", 0
-    for path in sorted((ROOT / "tests").rglob("test_*.py")):
-        text = path.read_text(encoding="utf-8")
-        if all(re.search(rf"\b{word}\b", text) for word in words) and "contract" not in path.parts:
-            count = len(re.findall(rf"\b{words[-1]}\b", text)) if words else 0
-            best, most = (str(path.relative_to(ROOT)), count) if count > most else (best, most)
-    return best
-
-
 def main() -> None:
-    """Write ``features.yaml`` again."""
+    """Add to ``features.yaml`` what is new."""
     os.environ["DJANGO_SETTINGS_MODULE"] = "tests.settings"
     import django
 
     django.setup()
     before = load_features()
-    lines = []
-    for kind in COLLECTORS:
-        lines.append(f"{kind}:")
-        known = before.get(kind, {})
-        for feature in dict.fromkeys([*collect(kind), *known]):
-            entry = {"mark": "keep", "test": "none", **known.get(feature, {})}
-            if entry["mark"] == "keep" and not (ROOT / entry["test"].partition("::")[0]).is_file():
-                entry["test"] = find_test(feature)
-            text = yaml.safe_dump(
-                {feature: entry}, default_flow_style=True, width=1000, allow_unicode=True, sort_keys=False
-            )
-            lines.append(f"  {text.strip()[1:-1]}")
-    FEATURES.write_text(_HEAD + "\n".join(lines) + "\n", encoding="utf-8")
+    found = {kind: list(dict.fromkeys([*collect(kind), *before.get(kind, ())])) for kind in COLLECTORS}
+    text = yaml.safe_dump(found, width=1000, allow_unicode=True, sort_keys=False)
+    FEATURES.write_text(_HEAD + text, encoding="utf-8")
 
 
 _HEAD = """\
-# What the product offers, by kind. Nothing marked “keep” may go missing; see test_features.py.
-# “test” is one that shows the feature, or none. Written by “python -m tests.contract.collecting”; people set the marks.
+# What the product offers, by kind. None may go missing; see test_features.py.
+# Written by “python -m tests.contract.collecting”, which adds what is new; what is gone on purpose people take out.
 """
 
 
