@@ -75,8 +75,7 @@ def find_endpoint(name: str) -> str:
     issuer = settings.TOOLFLOW_OIDC_ISSUER.rstrip("/")
     found = caches["default"].get(f"openid:{issuer}")
     if found is None:
-        with asking_provider():
-            answer = requests.get(f"{issuer}/.well-known/openid-configuration", timeout=DISCOVERY_TIMEOUT)
+        answer = requests.get(f"{issuer}/.well-known/openid-configuration", timeout=DISCOVERY_TIMEOUT)
         answer.raise_for_status()
         found = answer.json()
         if not isinstance(found, dict) or str(found.get("issuer", "")).rstrip("/") != issuer:
@@ -114,8 +113,7 @@ class OpenIDBackend(OIDCAuthenticationBackend):  # type: ignore[misc]  # the pac
             return None
         try:
             find_endpoint("issuer")
-            with asking_provider():
-                claims: Any = super().authenticate(request, **kwargs)
+            claims: Any = super().authenticate(request, **kwargs)
             found = self._let_in(claims) if claims else None
         except UNREADABLE as error:
             # A provider may repeat in an error what it was sent.
@@ -190,11 +188,10 @@ class BeginView(OIDCAuthenticationRequestView):  # type: ignore[misc]  # the pac
     def get(self, request: HttpRequest) -> HttpResponse:
         """Redirect to the provider, or back with a sentence if it does not answer."""
         try:
-            self.OIDC_OP_AUTH_ENDPOINT = find_endpoint("authorization_endpoint")
+            with asking_provider():
+                self.OIDC_OP_AUTH_ENDPOINT = find_endpoint("authorization_endpoint")
         except (requests.RequestException, ValueError) as error:
-            logger.warning("%s can't be asked: %s.", settings.TOOLFLOW_OIDC_ISSUER, type(error).__name__)
-            messages.error(request, f"{settings.TOOLFLOW_OIDC_NAME} is not responding. Try again soon.")
-            return HttpResponseRedirect(reverse("login"))
+            return _show_away(request, error)
         answer: HttpResponse = super().get(request)
         if len(iri_to_uri(request.session["oidc_login_next"]) or "") > MAX_NEXT_LENGTH:
             request.session["oidc_login_next"] = None
@@ -212,10 +209,14 @@ class ReturnView(OIDCAuthenticationCallbackView):  # type: ignore[misc]  # the p
                 states = request.session.get("oidc_states", {})
                 is_ours = states.pop(request.GET.get("state"), None) is not None
                 return self.login_failure() if is_ours else HttpResponseRedirect(reverse("login"))
-            answer: HttpResponse = super().get(request)
+            # Not where the user is looked up: that many others wait is no failure of the user's.
+            with asking_provider():
+                answer: HttpResponse = super().get(request)
         except SuspiciousOperation:
             # The state is not one that this browser was given.
             return self.login_failure()
+        except requests.ConnectionError as error:
+            return _show_away(request, error)
         return answer
 
     def login_failure(self) -> HttpResponse:
@@ -225,3 +226,9 @@ class ReturnView(OIDCAuthenticationCallbackView):  # type: ignore[misc]  # the p
         # The state is used up, and the browser is to forget it too.
         self.request.session.modified = True
         return HttpResponseRedirect(reverse("login"))
+
+
+def _show_away(request: HttpRequest, error: Exception) -> HttpResponse:
+    logger.warning("%s can't be asked: %s.", settings.TOOLFLOW_OIDC_ISSUER, type(error).__name__)
+    messages.error(request, f"{settings.TOOLFLOW_OIDC_NAME} is not responding. Try again soon.")
+    return HttpResponseRedirect(reverse("login"))
