@@ -361,7 +361,9 @@ def _find_fate(issue: FoundIssue, traced: StepIssues) -> tuple[str, str]:
         return last.kind, str(last)
     if issue.outcome == "passed":
         return "remains", "Kept in the output"
-    return ("kept", "Kept until the run failed") if issue.run_status == "failed" else ("unknown", "Not checked again")
+    if issue.run_status == "failed" and issue.number == traced.latest:
+        return "kept", "Kept until the run failed"
+    return "unknown", "Not checked again"
 
 
 class RanVersion(NamedTuple):

@@ -95,6 +95,8 @@ class StepIssues:
         tracks = trace_findings(judged, find_moves) if is_traced else []
         self.parts = _summarise(step, tracks, judged[-1].number) if is_traced else _count(judged)
         """The sentence for the head of the step: “4 issues: ”, “3 fixed by attempt 2”, “, 1 persisted”."""
+        self.latest = judged[-1].number if judged else 0
+        """The last attempt that was judged."""
         self.moving = {
             attempt.number
             for attempt in judged

@@ -263,10 +263,13 @@ class TestIssuesOfAGroup:
         # Whether the item moved is in the outputs.
         moved = make_attempt(1, 2, "failed", issues=(make_hex_issue(path="/items/1/colour"),))
         make_counted(make_attempt(1, 1, "failed", issues=(item,)), moved)
+        # Whether it was still there the later attempt doesn't say.
+        unread = make_attempt(1, 2, "invalid", issues=(make_issue("critical", code="malformed_arguments"),))
+        make_counted(make_failed(), unread, status=RunStatus.FAILED)
         url = find_rows_url(get_page(viewer, "/issues/"))
         fates = re.findall(r'"issue-fate"><span.*?</svg>(.*?)</span>', get_page(viewer, url, headers=HTMX), re.DOTALL)
         assert fates == [
-            *("Failed", "Failed", "Not checked again", "Kept until the run failed"),
+            *("Not checked again", "Failed", "Failed", "Not checked again", "Kept until the run failed"),
             *("Kept in the output", "Fixed by attempt 2", "Still there in attempt 2"),
         ]
         few = count_queries(viewer, url)
