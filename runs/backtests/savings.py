@@ -18,6 +18,8 @@ from runs.formatting import format_cost, format_count, format_plural
 
 MAX_RUNS = 1_000
 """The newest ended runs of a flow that are looked at."""
+MAX_ISSUES = 30_000
+"""Issues of a step in these runs; of more nothing is said: an editor waits for it."""
 STALLS = (2, 3)
 """Values of ``stall_after`` that are compared."""
 
@@ -42,7 +44,7 @@ class Saving:
 
 
 def load_past_tries(flow: Flow, name: str) -> PastTries:
-    """The attempts of the step of that name in the newest runs. Five queries."""
+    """The attempts of the step of that name in the newest runs; none if they have too many issues. Five queries."""
     ended = models.Run.objects.filter(flow=flow, outputs_removed_at=None).exclude(ended_at=None)
     run_ids = list(ended.order_by("-created_at", "-pk").values_list("pk", flat=True)[:MAX_RUNS])
     steps = models.Step.objects.filter(run__in=run_ids, name=name)
@@ -54,7 +56,10 @@ def load_past_tries(flow: Flow, name: str) -> PastTries:
     found = list(rows.annotate(digest=digest).values_list(*columns))
     issues: dict[int, list[Issue]] = {}
     named = models.Issue.objects.filter(attempt__step__in=step_ids).order_by()
-    for key, audit, code, path, severity in named.values_list("attempt", "audit", "code", "path", "severity"):
+    listed = list(named.values_list("attempt", "audit", "code", "path", "severity")[: MAX_ISSUES + 1])
+    if len(listed) > MAX_ISSUES:
+        return PastTries(0, ())
+    for key, audit, code, path, severity in listed:
         issue = Issue(audit=audit, code=code, path=path, severity=Severity(severity), description="")
         issues.setdefault(key, []).append(issue)
     tries: dict[int, list[Attempt]] = {}
@@ -73,14 +78,13 @@ def load_past_tries(flow: Flow, name: str) -> PastTries:
 
 
 def sum_saving(step: StepSpec, past: PastTries) -> Saving:
-    """What ``step``, with other limits than it had, would have saved."""
+    """What ``step``, with other limits than it had and ``on_exhausted=fail``, would have saved."""
     saved: list[Attempt] = []
     lost = 0
     for attempts in past.tries:
         end = _find_end(step, attempts)
         saved += attempts[end:]
-        is_lost = attempts[-1].passed and end < len(attempts) and find_accepted(step, attempts[:end]) is None
-        lost += is_lost
+        lost += attempts[-1].passed and end < len(attempts)
     return Saving(sum(one.counts for one in saved), sum_usage(one.usage for one in saved), lost)
 
 
@@ -95,17 +99,20 @@ def describe_savings(step: StepSpec, past: PastTries) -> dict[str, str]:
     if not past.runs:
         return {}
     over = f"Over the last {format_plural(past.runs, 'run')}"
-    plain = step.model_copy(update={"last_model": None, "stall_after": None, "on_exhausted": OnExhausted.FAIL})
+    plain = step.model_copy(update={"stall_after": None, "on_exhausted": OnExhausted.FAIL})
     endless = plain.model_copy(update={"max_retries": MAX_RUNS})
     stalls = [(count, sum_saving(endless.model_copy(update={"stall_after": count}), past)) for count in STALLS]
     said = [f"after {count}: {_describe(saving)}" for count, saving in stalls if saving.retries]
-    accepting = plain.model_copy(update={"on_exhausted": OnExhausted.ACCEPT_BEST})
+    never = "it was never stuck" if step.stall_after is None else "another number would have saved nothing"
+    accepting = step.model_copy(update={"on_exhausted": OnExhausted.ACCEPT_BEST})
     accepted = sum(find_accepted(accepting, attempts) is not None for attempts in past.tries)
     went_on = f"{format_count(accepted)} that failed here would have gone on with the best output"
+    if step.on_exhausted is OnExhausted.ACCEPT_BEST:
+        went_on = f"{format_count(accepted)} went on with the best output"
     return {
         "max_retries": f"{over} {_describe_limit(plain, past)}.",
-        "stall_after": f"{over} {'; '.join(said) if said else 'it was never stuck'}.",
-        "on_exhausted": f"{over} {went_on if accepted else 'no output would have been accepted'}.",
+        "stall_after": f"{over} {'; '.join(said) if said else never}.",
+        "on_exhausted": f"{over} {went_on if accepted else 'no output was there to be accepted'}.",
     }
 
 

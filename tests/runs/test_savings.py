@@ -11,7 +11,7 @@ from django.utils import timezone
 from flows.engine.backtest_result import BacktestKind
 from flows.engine.spec import FlowSpec, OnExhausted
 from flows.models import Flow
-from runs.backtests import requests
+from runs.backtests import requests, savings
 from runs.backtests.savings import PastTries, describe_savings, load_past_tries, sum_saving
 from runs.backtests.totals import Totals
 from runs.models import Run
@@ -89,10 +89,26 @@ def test_runs_that_passed_later_are_counted() -> None:
     saving = sum_saving(step.model_copy(update={"stall_after": 2}), past)
     # Both fail for the same issue twice; one of them passes in its third attempt.
     assert (saving.retries, saving.lost) == (3, 1)
-    accepting = step.model_copy(update={"stall_after": 2, "on_exhausted": OnExhausted.ACCEPT_BEST})
-    assert sum_saving(accepting, past).lost == 0
     Run.objects.update(outputs_removed_at=timezone.now())
     assert load_past_tries(flow, step.name) == PastTries(0, [])
+
+
+def test_what_is_said_fits_the_settings_that_there_are(flow: Flow) -> None:
+    step, past = flow.live_version.flow_spec.steps[0], load_past_tries(flow, READ)  # type: ignore[union-attr]  # it has one
+    one_more = step.model_copy(update={"stall_after": 2, "last_model": "gpt-5"})
+    # The last model is asked once more where it is stuck.
+    assert sum_saving(one_more, past).retries == 4
+    stopped = PastTries(past.runs, [attempts[:2] for attempts in past.tries])
+    said = describe_savings(step.model_copy(update={"stall_after": 2}), stopped)
+    assert "another number would have saved nothing" in said["stall_after"]
+    assert "4 that failed here would have gone on" in said["on_exhausted"]
+    accepting = step.model_copy(update={"on_exhausted": OnExhausted.ACCEPT_BEST})
+    assert "4 went on with the best output" in describe_savings(accepting, past)["on_exhausted"]
+
+
+def test_nothing_is_said_of_more_issues_than_are_read(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(savings, "MAX_ISSUES", 3)
+    assert load_past_tries(flow, READ) == PastTries(0, ())
 
 
 class TestView:
