@@ -144,6 +144,8 @@ class KindTotals:
     """Runs whose answers were answers to other texts."""
     open: int = 0
     """Runs of which history can't say how they would end."""
+    failed: int = 0
+    """Runs that would fail."""
 
     @classmethod
     def of(cls, runs: Sequence[RunBacktest]) -> Self:
@@ -157,6 +159,7 @@ class KindTotals:
             further=sum_usage(run.further for run in runs),
             hypothetical=sum(run.is_hypothetical for run in runs),
             open=sum(run.ends is None and (run.reason is not None or run.further_calls > 0) for run in runs),
+            failed=sum(run.ends is EndStatus.FAILED for run in runs),
         )
 
     def __add__(self, other: KindTotals) -> KindTotals:
@@ -169,6 +172,7 @@ class KindTotals:
             further=sum_usage([self.further, other.further]),
             hypothetical=self.hypothetical + other.hypothetical,
             open=self.open + other.open,
+            failed=self.failed + other.failed,
         )
 
 

@@ -28,28 +28,32 @@ class WithoutAudit:
     """Runs of which history can say."""
     sooner: int = 0
     """Of these, runs in which a step ends sooner."""
+    unpassed: int = 0
+    """Of these, runs in which no attempt of the step passed."""
     freed: int = 0
-    """Of these, failed runs whose failed step would pass."""
+    """Of those, runs that would not fail all the same."""
     retries_saved: int = 0
     saved: TokenUsage = NO_USAGE
 
     @classmethod
-    def of(cls, key: tuple[int, str], result: BacktestResult, *, failed_step: int | None) -> Self:
-        """What it would change in one run, which failed or errored in ``failed_step``; None for one that did not."""
+    def of(cls, key: tuple[int, str], result: BacktestResult, history: History) -> Self:
+        """What it would change in the run of this history."""
         step, audit = key
         sooner = result.find(BacktestKind.SOONER)
+        unpassed = 0 if any(attempt.passed for attempt in history.attempts(step)) else sooner.runs
         return cls(
             step=step,
             audit=audit,
             judged=sum(totals.runs for kind, totals in result.kinds.items() if kind not in UNJUDGED),
             sooner=sooner.runs,
-            freed=sooner.runs if step == failed_step else 0,
+            unpassed=unpassed,
+            freed=unpassed - min(unpassed, sooner.failed),
             retries_saved=sooner.retries_saved,
             saved=sooner.saved,
         )
 
     def __add__(self, other: WithoutAudit) -> WithoutAudit:
-        names = ("judged", "sooner", "freed", "retries_saved")
+        names = ("judged", "sooner", "unpassed", "freed", "retries_saved")
         counts = {name: getattr(self, name) + getattr(other, name) for name in names}
         return replace(self, saved=sum_usage([self.saved, other.saved]), **counts)
 

@@ -151,7 +151,8 @@ class _Work:
         try:
             async with asyncio.timeout(MAX_RUN_SECONDS):
                 if self._backtest.leaves_out_each:
-                    return _read_without(run, await leave_one_out(candidate, [(spec, history)], registry=registry))
+                    results = await leave_one_out(candidate, [(spec, history)], registry=registry)
+                    return _read_without(history, results)
                 return await backtest_run(spec, candidate, history, registry=registry), []
         except TimeoutError:
             sentence = f"Judging it was stopped: it took longer than {MAX_RUN_SECONDS} s."
@@ -193,10 +194,10 @@ class _Work:
 
 
 def _read_without(
-    run: Run, results: Mapping[tuple[int, str], BacktestResult]
+    history: History, results: Mapping[tuple[int, str], BacktestResult]
 ) -> tuple[RunBacktest, list[WithoutAudit]]:
     """What a run would be without each audit, and whether it can be judged at all."""
-    without = [WithoutAudit.of(key, result, failed_step=run.blocking_step) for key, result in results.items()]
+    without = [WithoutAudit.of(key, result, history) for key, result in results.items()]
     for kind in (BacktestKind.NOT_REPRODUCIBLE, BacktestKind.REMOVED):
         if results and all(kind in result.kinds for result in results.values()):
             reasons = next(iter(results.values())).reasons

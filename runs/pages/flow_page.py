@@ -360,11 +360,11 @@ def _describe_without(found: WithoutAudit | None) -> WithoutIt | None:
     kept = found.sooner - found.freed
     lines = [f"{format_plural(kept, 'run')} of {format_count(found.judged)} sooner"] if kept else []
     if found.freed:
-        lines.append(f"{format_plural(found.freed, 'failed run')} would pass here")
+        lines.append(f"{format_plural(found.freed, 'run')} that never passed would pass here")
     if found.saved.cost:
         lines[0] += f", \N{MINUS SIGN}{format_cost(found.saved.cost, found.saved.unpriced)}"
     retries = f"\N{MINUS SIGN}{format_retries(found.retries_saved)}"
-    return WithoutIt(retries, lines, "errored" if found.freed else "passed", not found.freed)
+    return WithoutIt(retries, lines, "errored" if found.freed else "passed", not found.unpassed)
 
 
 def _add(one: AuditSums, other: AuditSums) -> AuditSums:

@@ -15,19 +15,21 @@ from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from flows.engine.backtest_result import BacktestKind, BacktestReason, BacktestResult, KindTotals
-from flows.engine.history import TokenUsage
+from flows.engine.backtest_result import BacktestKind, BacktestReason, BacktestResult, KindTotals, RunBacktest
+from flows.engine.history import History, TokenUsage, initial_attempt
+from flows.engine.planner import EndStatus
 from flows.models import FlowVersion
 from runs.api.schemas.backtests import build_totals
 from runs.backtests import requests, work
 from runs.backtests.predictions import load_prediction, load_without_each
 from runs.backtests.requests import TooManyBacktestsError, stop_backtest
-from runs.backtests.totals import Totals, describe_totals
+from runs.backtests.totals import Totals, WithoutAudit, describe_totals
 from runs.filters import RunFilters
 from runs.models import AuditEntry, Backtest, DailyRuns, Run, WorkState
 from runs.retention.purging import delete_runs, remove_outputs
 from runs.retention.tasks import delete_batch, find_expired
 from runs.stored_history import load_histories, load_history
+from tests.engine.builders import make_attempt
 from tests.runs.backtest_rows import ask, backtest, finish, make_audited_flow, store_history, store_run
 from tests.runs.builders import claim_run, make_run, make_version
 
@@ -308,6 +310,26 @@ class TestPredictions:
         # It is about the version itself.
         assert not Backtest.objects.listed().exists()
         assert load_prediction(version) is None
+
+    @pytest.mark.parametrize(
+        ("outcomes", "ends", "expected"),
+        [
+            (("failed", "passed"), EndStatus.SUCCEEDED, (0, 0)),
+            (("failed", "failed"), EndStatus.SUCCEEDED, (1, 1)),
+            # The best output was accepted, or what follows is not known.
+            (("failed", "failed"), None, (1, 1)),
+            # It is only stuck sooner.
+            (("failed", "failed"), EndStatus.FAILED, (1, 0)),
+        ],
+    )
+    def test_an_audit_only_costs_retries_where_its_step_passed_in_the_end(
+        self, outcomes: tuple[str, ...], ends: EndStatus | None, expected: tuple[int, int]
+    ) -> None:
+        tries = [make_attempt(1, number, outcome) for number, outcome in enumerate(outcomes, start=1)]
+        history = History.from_attempts([initial_attempt({}), *tries], run_id="1")
+        result = BacktestResult.of([RunBacktest(BacktestKind.SOONER, ends=ends)])
+        found = WithoutAudit.of((1, "Is long"), result, history)
+        assert (found.unpassed, found.freed) == expected
 
     def test_are_kept_with_the_version_and_held_against_what_came(self) -> None:
         store_history()

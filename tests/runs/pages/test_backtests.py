@@ -190,7 +190,7 @@ class TestElsewhere:
         assert without == {
             "Is long": WithoutIt(
                 f"{minus}6 retries",
-                [f"2 runs of 4 sooner, {minus}$0.0600", "1 failed run would pass here"],
+                [f"2 runs of 4 sooner, {minus}$0.0600", "1 run that never passed would pass here"],
                 "errored",
                 False,
             ),
