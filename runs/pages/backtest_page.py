@@ -143,6 +143,11 @@ class RunRow(NamedTuple):
     new: Sequence[IssueLine]
     sentence: str
 
+    @property
+    def sides(self) -> Sequence[tuple[str, Sequence[IssueLine]]]:
+        """Issues gone and new ones, each with the word for them."""
+        return ("gone", self.gone), ("new", self.new)
+
 
 class Group(NamedTuple):
     """Runs of one kind; ``more_url`` leads to all of them, empty where these are all."""

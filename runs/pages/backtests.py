@@ -141,7 +141,7 @@ def show_backtest(request: HttpRequest, backtest_id: int) -> HttpResponse:
         is_live = backtest.version_id == backtest.flow.live_version_id
         query = "" if is_live else f"?version={backtest.version.number}"
         return redirect(f"{reverse('runs:flow', args=[backtest.flow.name])}{query}#audits")
-    return render(request, "runs/backtest.html", load_backtest_page(backtest, request.GET))
+    return render(request, "runs/backtest.html", {**load_backtest_page(backtest, request.GET), "is_update": False})
 
 
 @require_safe
@@ -151,7 +151,7 @@ def show_changes(request: HttpRequest, backtest_id: int) -> HttpResponse:
     backtest = _load(backtest_id)
     if request.GET.get("seen") == str(backtest.revision):
         return HttpResponse(status=204)
-    return render(request, "runs/backtest_body.html", {**load_backtest_page(backtest, {}), "is_update": True})
+    return render(request, "runs/backtest.html", {**load_backtest_page(backtest, {}), "is_update": True})
 
 
 def _load(backtest_id: int) -> Backtest:

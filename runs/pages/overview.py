@@ -77,7 +77,6 @@ def _describe_parts(page: str, parts: Sequence[Part]) -> dict[str, Any]:
     return {
         "parts": {part.name: part for part in parts},
         "page_name": page,
-        "part_template": f"runs/{page}_part.html",
         "live_url": f"{reverse(f'runs:{page}-live')}?seen={seen}",
     }
 
