@@ -119,7 +119,7 @@ def fail_without_retries(page: Page) -> str:
     open_editor(page, "Colour theme")
     page.get_by_label("Try up to").fill("0")
     page.get_by_role("button", name="Save and make live").click()
-    expect(page.locator(".messagelist")).to_contain_text("which is live")
+    expect(page.locator(".messages")).to_contain_text("which is live")
     address = start_run(page, "colour-theme")
     expect(page.locator("#run-head").get_by_text("Failed", exact=True)).to_be_visible(timeout=RUN_PATIENCE)
     return address

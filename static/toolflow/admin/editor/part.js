@@ -48,7 +48,7 @@
     const base = `/steps/${flow.step}`;
     const part = stamp("part-step");
     const name = flow.get(`${base}/name`) || "no name yet";
-    part.querySelector(".part-number").textContent = flow.step + 1;
+    part.querySelector(".step-number").textContent = flow.step + 1;
     part.querySelector("#part-title").textContent = `Step ${flow.step + 1}, ${name}`;
     part.querySelector(".part-tool").textContent = flow.get(`${base}/tool_name`) || "";
     part.querySelector("[data-act=step-up]").disabled = flow.step === 0;

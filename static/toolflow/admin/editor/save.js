@@ -54,7 +54,7 @@
     fields.focusField(path);
   }
 
-  const makeNote = (sign, words) => make("p", { className: "editor-note", role: "note" }, icon(sign), make("span", { textContent: words }));
+  const makeNote = (sign, words) => make("p", { className: "message message-warning editor-note", role: "note" }, icon(sign), make("span", { textContent: words }));
 
   // After the flow's live version, if it has one.
   const showDraft = (words) => (find("editor-draft").textContent = words && data.flow !== null ? `· ${words}` : words);

@@ -126,7 +126,7 @@
     if (!answer) return;
     if (!answer.undecided) return say(take(field, answer.schema, "json"), answer.notes.length ? answer.notes : ["The schema is strict already."]);
     const words = `Every property is required in a strict schema. What becomes of ${answer.undecided.slice(0, 5).join(", ")}?`;
-    const button = (name, value) => make("button", { type: "button", className: "tf-button tf-small", textContent: name, onclick: () => makeStrict(field, value) });
+    const button = (name, value) => make("button", { type: "button", className: "button button-small", textContent: name, onclick: () => makeStrict(field, value) });
     find(field, "schema-said").replaceChildren(make("p", { textContent: words }), make("p", { className: "panel-row" }, button("May be null", "null"), button("Always given", "given")));
   }
 
