@@ -15,7 +15,7 @@
   let isAsking = false;
 
   const notice = document.createElement("div");
-  notice.className = "connection";
+  notice.className = "message message-error connection";
   notice.setAttribute("role", "status");
   notice.setAttribute("aria-live", "polite");
   document.body.append(notice);
