@@ -68,14 +68,6 @@ class TestCancelling:
         assert read(operator, answer["Location"]) == document
         assert list_statuses() == ["cancelled", "queued", "succeeded"]
 
-    def test_all_that_match_are_cancelled_and_no_others(self, operator: Script) -> None:
-        make_runs(3, labels=["nightly"])
-        make_run()
-        document = ask(operator, kind="cancel", filters={"flow": "colour-theme", "status": ["queued"]})
-        assert (document["done"], document["run_count"]) == (3, 3)
-        assert document["filters"] == {"flow": "colour-theme", "status": ["queued"]}
-        assert list_statuses() == ["cancelled"] * 3 + ["queued"]
-
 
 class TestRunningAgain:
     def test_each_becomes_a_new_run_that_the_label_finds(self, operator: Script) -> None:

@@ -108,12 +108,6 @@ class TestCreate:
         assert read_type(editor.post("flows", make_document(max_retries=0))) == (409, "name-taken")
         assert FlowVersion.objects.count() == 1
 
-    def test_mistakes_in_yaml_have_their_lines(self, editor: Script) -> None:
-        file = b"name: tea\nsteps:\n  - name: 5\n    compute: input\n"
-        (error,) = read_problem(editor.post("flows", file, Content_Type="application/yaml"))["errors"]
-        assert (error["pointer"], error["detail"].partition(":")[0]) == ("/steps/0/name", "Line 3, column 5")
-        assert not Flow.objects.exists()
-
     @pytest.mark.parametrize(
         ("body", "kind", "status"),
         [

@@ -37,6 +37,9 @@ QUERIES = {
         status=                                     status
         limit=0                                     limit
         limit=1&limit=2                             limit
+        limit=%2B1                                  limit
+        limit=1_0                                   limit
+        limit={"1" * 5_000}                         limit
         flow=a&flow=b                               flow
         stauts=failed                               stauts
         format=json                                 format
@@ -117,6 +120,7 @@ QUERIES = {
     """,
     "statistics/overview": """
         simulated=yes                               simulated
+        simulated=1                                 simulated
     """,
     "webhook-deliveries": """
         status=lost                                 status
@@ -189,7 +193,7 @@ BODIES: dict[str, list[tuple[Any, set[str]]]] = {
         (order(priority=1), {"/priority"}),
         *((order(token_budget=budget), {"/token_budget"}) for budget in (0, "20000")),
         *((order(cost_budget=budget), {"/cost_budget"}) for budget in ("0", "1e3", True)),
-        (order(time_limit=10**9), {"/time_limit"}),
+        *((order(time_limit=limit), {"/time_limit"}) for limit in (10**9, 1.5, True)),
         (order(webhook_url="javascript:alert(1)"), {"/webhook_url"}),
         (order(webhook_url="https://example.com/" + "x" * 2_000), {"/webhook_url"}),
         (

@@ -36,12 +36,6 @@ class TestList:
             "created_at": old.created_at.isoformat().replace("+00:00", "Z"),
         }
 
-    def test_those_of_other_flows_are_not_listed(self, viewer: Script) -> None:
-        store_version()
-        Flow.objects.create(name="draft", title="Draft")
-        assert read(viewer, "flows/draft/versions")["items"] == []
-        assert read_problem(viewer.get("flows/nowhere/versions"))["status"] == 404
-
 
 class TestRead:
     def test_a_version_comes_with_its_definition(self, viewer: Script) -> None:

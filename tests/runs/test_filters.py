@@ -233,11 +233,6 @@ class TestFinding:
         text = run.created_at.isoformat().replace("+", "%2B")
         assert find(f"from={text}") == find(f"to={text}") == (run.pk,)
 
-    def test_a_run_is_found_by_what_it_has_used_so_far(self) -> None:
-        run = make_listed_run(make_version(make_page_flow()), status="running", cost=Decimal("0.2"), total_tokens=900)
-        assert find("cost=0.1&tokens=800") == (run.pk,)
-        assert find("cost=0.2") == find("tokens=900") == ()
-
     def test_a_number_leads_to_its_run_and_any_other_text_is_searched_for(self) -> None:
         run = make_stored_run()
         other = make_stored_run()

@@ -110,19 +110,6 @@ class TestHandBackAndReclaim:
 
 
 class TestCancel:
-    def test_a_queued_run_is_cancelled_at_once(self) -> None:
-        run = make_run()
-        assert run.request_cancel()
-        ended_at = run.ended_at
-        assert (run.status, run.end_reason) == CANCELLED and ended_at is not None
-        assert not run.request_cancel(), "it has ended"
-        assert run.ended_at == ended_at
-
-    def test_a_running_run_is_flagged_for_its_worker(self) -> None:
-        run = claim_run(make_run())
-        assert run.request_cancel()
-        assert (run.status, run.cancel_requested) == (RunStatus.RUNNING, True)
-
     def test_a_run_that_is_handed_back_after_it_ends_cancelled(self) -> None:
         run = claim_run(make_run())
         assert run.request_cancel()

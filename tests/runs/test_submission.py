@@ -10,31 +10,13 @@ from django_q.models import OrmQ
 
 from flows.engine.errors import InputError
 from runs import submission
-from runs.models import Priority, Run, RunFacet, RunStatus
+from runs.models import Priority, Run, RunFacet
 from runs.run_options import parse_options
 from runs.submission import NotRunnableError, OrdersError, RunOrder, find_own_limits, submit_run, submit_runs
 from tests.engine.builders import closed, make_flow
 from tests.runs.builders import make_version
 
 pytestmark = pytest.mark.django_db
-
-
-def test_a_run_is_queued_with_what_it_was_given(settings: Any) -> None:
-    settings.TOOLFLOW_WEBHOOK_ALLOW = ["intake:8080"]
-    started = submit_run(
-        flow=make_version().flow,
-        input={"topic": "tea"},
-        labels=["b", "a", "b"],
-        metadata={"z": 1, "a": [None, "ü"]},
-        webhook_url="http://intake:8080/hooks",
-        priority=Priority.HIGH,
-        cost_budget=Decimal("0.50"),
-    )
-    run = Run.objects.get(pk=started.pk)
-    assert (run.status, run.input, run.labels) == (RunStatus.QUEUED, {"topic": "tea"}, ["a", "b"])
-    assert list(run.metadata.items()) == [("z", 1), ("a", [None, "ü"])]
-    assert (run.webhook_url, run.priority) == ("http://intake:8080/hooks", Priority.HIGH)
-    assert (run.cost_budget, run.created_at) == (Decimal("0.50"), started.created_at)
 
 
 @pytest.mark.parametrize(
@@ -56,18 +38,6 @@ def test_options_that_are_not_valid_are_refused(options: dict[str, Any], reason:
 
 
 class TestManyRuns:
-    def test_they_are_queued_in_their_order_with_their_labels_and_one_message(self) -> None:
-        orders = [RunOrder({"number": number}, [f"n{number}"], {"row": number}) for number in range(40)]
-        runs = submit_runs(flow=make_version().flow, orders=orders, priority=Priority.LOW)
-        numbers = [run.pk for run in runs]
-        assert numbers == sorted(set(numbers))
-        stored = Run.objects.order_by("pk").values_list("pk", "input", "metadata", "labels", "priority")
-        assert list(stored) == [
-            (pk, {"number": index}, {"row": index}, [f"n{index}"], Priority.LOW) for index, pk in enumerate(numbers)
-        ]
-        assert RunFacet.objects.filter(kind="label").count() == 40
-        assert OrmQ.objects.count() == 1
-
     def test_all_that_is_wrong_is_told_at_once_and_none_is_queued(self) -> None:
         orders = [
             RunOrder({"topic": "tea"}),

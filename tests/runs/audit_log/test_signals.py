@@ -83,15 +83,6 @@ def test_a_deleted_flow_has_one_entry() -> None:
     assert [action for _, action, _, _ in entries()] == ["flow_deleted"]
 
 
-def test_settings_that_delete_runs_are_shown_with_their_values_and_others_without(client: Client, ada: User) -> None:
-    flow = make_version().flow
-    entries = watch()
-    values = {"keep_days": 30, "max_runs_in_flight": 4711}
-    client.patch(f"/api/v1/flows/{flow.name}/settings", values, content_type="application/json")
-    details = {"settings": ["max_runs_in_flight", "keep_days"], "keep_days": {"from": None, "to": 30}}
-    assert entries() == [("ada", "flow_changed", flow.title, details)]
-
-
 def test_users_and_their_permissions(client: Client, ada: User) -> None:
     group = Group.objects.create(name="Watchers")
     entries = watch()

@@ -202,14 +202,6 @@ class TestPage:
         code = html[html.index('<div class="listing') : html.rindex("</details>")]
         assert json.loads(unescape(re.sub("<[^>]*>", "", code))) == OUTPUT
 
-    def test_tabs_lead_to_the_other_views(self) -> None:
-        html = render(view_output(OUTPUT, view=View.JSON, address="?a=1&", fragment="#x"))
-        assert re.findall('<a href="([^"]*)" data-output-view="(.*?)"(.*?)>(.*?)</a>', unescape(html)) == [
-            ("?a=1&view=text#x", "text", "", "Text"),
-            ("?a=1&view=table#x", "table", "", "Table"),
-            ("?a=1&view=json#x", "json", ' aria-current="true"', "JSON"),
-        ]
-
     @pytest.mark.parametrize(
         ("texts", "view"),
         [

@@ -8,7 +8,6 @@ import logging.config
 import sys
 from collections.abc import Iterator
 from io import StringIO
-from typing import Any
 
 import pytest
 from django.http import HttpRequest
@@ -113,15 +112,6 @@ def test_what_others_log_goes_through_the_same_formatter(name: str, capsys: pyte
     finally:
         logging.root.handlers[:], logging.root.level = before
     assert (json.loads(line)["logger"], json.loads(line)["message"]) == (name, "It failed.")
-
-
-@pytest.mark.parametrize(
-    ("format", "level", "are_told"),
-    [("json", "", True), ("plain", "", False), ("plain", "info", True), ("json", "warning", False)],
-)
-def test_single_attempts_have_lines_for_machines_and_for_who_asks(format: str, level: str, are_told: bool) -> None:
-    loggers: dict[str, Any] = build_logging(format=format, level=level)["loggers"]
-    assert (loggers["runs.worker.run_events"]["level"] == "INFO") is are_told
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from runs.formatting import (
     format_plural,
     format_share,
 )
-from runs.pages.flow_figures import find_versions, mark_versions, plot_sparkline, plot_trend
+from runs.pages.flow_figures import find_versions, mark_versions
 from runs.pages.flow_page import PERIODS, build_period
 from runs.statistics.figures import DayRuns
 from runs.statistics.sums import RunSums
@@ -39,17 +39,6 @@ class TestDays:
         }
         assert {period.find_slot(TODAY) for period in found.values()} == {6, 13, 29, 89, 51}
         assert {slot.first.weekday() for slot in found["12m"].slots} == {0}
-
-    def test_a_trend_stops_at_gaps_and_ends_with_the_latest_value(self) -> None:
-        trend = plot_trend([0.5, None, 1.0, 0.0], scale=1.0)
-        assert trend is not None and (trend.end_x, trend.end_y) == ("87.5%", "58")
-        assert trend.line == "M121,22L129,22M625,0L875,44"
-        assert plot_trend([None, 1.0], scale=1.0) is None
-
-    def test_small_columns_show_next_to_nothing_and_nothing_but_no_gap(self) -> None:
-        spark = plot_sparkline([1_000, None, 1, 0])
-        assert spark.columns == "M37.5,0h175V28h-175zM537.5,27h175V28h-175z"
-        assert spark.zeros == "M787.5,27h175V28h-175z"
 
 
 @pytest.mark.parametrize(

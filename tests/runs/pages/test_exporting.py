@@ -187,16 +187,6 @@ def test_with_attempts_it_is_what_the_page_of_the_run_gives(viewer: Client) -> N
 # Which runs
 
 
-def test_the_runs_that_match_the_filters(viewer: Client) -> None:
-    kept = make_stored_run(status=RunStatus.FAILED)
-    make_stored_run(status=RunStatus.SUCCEEDED)
-    make_stored_run(spec=make_page_flow(name="other"), status=RunStatus.FAILED)
-    rows = read_csv(download(viewer, "csv?flow=colour-theme&status=failed"))
-    assert [row["run"] for row in rows] == [str(kept.pk)]
-    assert read_csv(download(viewer, "csv?status=cancelled")) == []
-    assert download(viewer, "jsonl?status=cancelled") == ""
-
-
 def test_many_batches_hold_each_run_once_whatever_happens_meanwhile(
     viewer: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -105,14 +105,6 @@ class TestList:
 
 
 class TestFigures:
-    def test_runs_count_once_they_are_rolled_up(self, viewer: Client) -> None:
-        run = make_retried_run(ended_at=timezone.now())
-        assert "data-figure" not in get_page(viewer, ADDRESS)
-        count_ended_runs()
-        page = get_page(viewer, ADDRESS)
-        assert "100 %" in read_figure(page, "pass") and "0 %" in read_figure(page, "first")
-        assert f'href="/runs/{run.pk}/"' in page
-
     def test_rates_and_means_of_the_period_and_of_one_version(self, viewer: Client, version: FlowVersion) -> None:
         fill(version)
         page = get_page(viewer, ADDRESS)

@@ -52,23 +52,6 @@ def summarise(found: StepIssues) -> str:
 
 
 class TestMarks:
-    def test_an_issue_says_that_it_is_new_and_which_attempt_fixed_it(self) -> None:
-        one = issue("/accent")
-        found = trace(("failed", [one]), ("passed", []))
-        assert words(found, one) == ["New here; Fixed by attempt 2"]
-        assert lifecycle(found, one).marks[1].address == "steps/2/attempts/2/"
-
-    def test_an_issue_that_stays_leads_to_where_it_began_and_to_where_it_is_next(self) -> None:
-        first, second, third = issue(), issue(), issue()
-        found = trace(("failed", [first]), ("failed", [second]), ("failed", [third]))
-        assert words(found, first, second, third) == [
-            "New here; Still there in attempt 2",
-            "Persisted since attempt 1; Still there in attempt 3",
-            "Persisted since attempt 1",
-        ]
-        assert lifecycle(found, third).marks[0].address == f"steps/2/attempts/1/#i{first.position}"
-        assert lifecycle(found, first).marks[1].address == f"steps/2/attempts/2/#i{second.position}"
-
     def test_an_issue_that_returned_says_which_attempt_had_fixed_it(self) -> None:
         first, third, fourth = issue(), issue(), issue()
         found = trace(("failed", [first]), ("failed", []), ("failed", [third]), ("failed", [fourth]), ("passed", []))

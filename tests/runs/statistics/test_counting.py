@@ -95,16 +95,6 @@ class TestRuns:
         counted = DailyRuns.objects.order_by("day").values_list("day", "runs")
         assert list(counted) == [(date(2026, 11, 20), 1), (date(2026, 11, 21), 2)]
 
-    def test_an_interruption_is_no_retry(self) -> None:
-        make_stored_run(make_attempt(1, 1, "interrupted"), make_attempt(1, 2, usage=make_usage(50)))
-        make_stored_run(make_attempt(1, 1, "failed", usage=make_usage(20)), make_attempt(1, 2, usage=make_usage(30)))
-        count_all()
-        names = ("runs", "first_time", "attempts", "retries")
-        tokens = ("first_tokens", "useful_retry_tokens", "wasted_retry_tokens")
-        row = DailyRuns.objects.aggregate(**{name: Sum(name) for name in (*names, *tokens)})
-        assert [row[name] for name in names] == [2, 1, 4, 1]
-        assert [row[name] for name in tokens] == [70, 30, 0]
-
     def test_counts_stay_when_runs_are_deleted_and_their_flow_can_not_be_deleted(self) -> None:
         run = make_stored_run(make_attempt())
         count_all()
@@ -136,23 +126,6 @@ def test_a_run_counts_for_the_model_that_all_its_steps_ask(
     make_run(version, status="failed", ended_at=NOON, **({} if settings is None else {"model_settings": settings}))
     count_all()
     assert list(DailyRuns.objects.values_list("model", "has_several", "failed")) == [(*expected, 1)]
-
-
-def test_attempts_count_by_the_model_that_answered() -> None:
-    make_stored_run(
-        make_attempt(1, 1, "errored"),
-        make_attempt(1, 2, "failed", model="gpt-5-mini", usage=make_usage(20)),
-        make_attempt(1, 3, model="gpt-5", usage=make_usage(30)),
-        make_attempt(2, 1, model="gpt-5", usage=make_usage(40)),
-    )
-    count_all()
-    columns = ("step", "name", "model", "begun", "passed", "first_passed", "attempts", "retries", "total_tokens")
-    assert list(DailySteps.objects.order_by("step", "model").values_list(*columns)) == [
-        (1, "Step 1", "", 0, 0, 0, 1, 0, 0),
-        (1, "Step 1", "gpt-5", 0, 1, 0, 1, 1, 30),
-        (1, "Step 1", "gpt-5-mini", 1, 0, 0, 1, 0, 20),
-        (2, "Step 2", "gpt-5", 1, 1, 1, 1, 0, 40),
-    ]
 
 
 def raise_issue(*, audit: str = "Hex format", code: str = "hex_format", severity: str = "critical") -> dict[str, Any]:

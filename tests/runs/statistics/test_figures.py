@@ -26,7 +26,7 @@ from runs.statistics.figures import (
     sum_models,
     sum_versions,
 )
-from runs.statistics.sums import RunSums, last_days
+from runs.statistics.sums import last_days
 from tests.runs.builders import make_version
 from tests.runs.pages.daily_rows import add_models, add_runs, add_steps
 from tests.runs.pages.history_builders import make_page_flow
@@ -58,15 +58,6 @@ class TestToday:
         assert today.median is not None
         median = today.median
         assert (median.days, median.runs, median.total_tokens, median.cost) == (7, 10, 1_000, 10)
-
-    def test_days_without_runs_and_those_before_the_last_seven_do_not_count(self) -> None:
-        self.end_runs(8, succeeded=70)
-        assert (self.load().so_far, self.load().median) == (RunSums(), None)
-        self.end_runs(7, succeeded=3, unpriced=3)
-        median = self.load().median
-        assert median is not None
-        # The cost is unknown where no day has a price.
-        assert (median.days, median.runs, median.cost, median.unpriced) == (1, 3, None, 3)
 
     def test_rates_and_durations_are_medians_of_those_of_each_day_over_all_flows(self) -> None:
         self.end_runs(0, succeeded=3, failed=1, took=20)

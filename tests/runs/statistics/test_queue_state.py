@@ -12,19 +12,13 @@ from django.test.utils import CaptureQueriesContext
 
 from runs.models import RunStatus
 from runs.models.run import in_future
-from runs.statistics.queue_state import QueueState, fetch_queue_state, runs_without_worker
+from runs.statistics.queue_state import fetch_queue_state, runs_without_worker
 from tests.runs.builders import make_run, make_version, make_worker
 
 pytestmark = [pytest.mark.django_db, pytest.mark.sql]
 
 MINUTE = timedelta(minutes=1)
 SOON, EARLIER = in_future(MINUTE), in_future(-MINUTE)
-
-
-def test_an_empty_queue_has_no_oldest_run() -> None:
-    assert fetch_queue_state() == QueueState(
-        workers=(), ready=0, later=0, waiting=0, oldest_ready=None, is_unattended=False
-    )
 
 
 @pytest.mark.parametrize(
@@ -46,15 +40,6 @@ def test_queued_runs_are_ready_or_wait_for_a_time_or_for_something_else(
     assert (found.ready, found.later, found.waiting) == (ready, later, waiting)
 
 
-def test_the_age_is_that_of_the_run_that_has_been_ready_longest() -> None:
-    version = make_version()
-    for minutes in (3, 10, 7):
-        make_run(version, available_at=in_future(-minutes * MINUTE))
-    make_run(version, available_at=in_future(-30 * MINUTE), waiting_since=Now(), waiting_for="Waits.")
-    age = fetch_queue_state().oldest_ready
-    assert age is not None and 10 * MINUTE <= age < 11 * MINUTE
-
-
 def test_a_long_backlog_is_counted_up_to_a_limit_in_four_queries() -> None:
     version = make_version()
     for minutes in range(6):
@@ -70,20 +55,6 @@ def test_a_long_backlog_is_counted_up_to_a_limit_in_four_queries() -> None:
     assert found.oldest_ready is not None and found.oldest_ready >= 5 * MINUTE
     everything = fetch_queue_state()
     assert (everything.ready, everything.later, everything.waiting) == (6, 6, 12) and not everything.more
-
-
-def test_slots_of_workers_that_are_silent_do_not_count() -> None:
-    make_worker(host="a", slots=200, in_flight=12)
-    make_worker(host="b", slots=100, in_flight=5, is_stopping=True)
-    make_worker(host="c", slots=50, in_flight=7, heartbeat_at=EARLIER)
-    found = fetch_queue_state()
-    assert [(worker.host, worker.state) for worker in found.workers] == [
-        ("a", "working"),
-        ("b", "stopping"),
-        ("c", "silent"),
-    ]
-    assert (found.in_flight, found.slots) == (17, 300)
-    assert MINUTE <= found.workers[2].silent_for < 2 * MINUTE
 
 
 @pytest.mark.parametrize(
