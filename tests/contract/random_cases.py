@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 from collections.abc import Callable
@@ -119,7 +120,8 @@ INPUT_SCHEMA: Schema = {
 
 def make_case(seed: int, number: int) -> Document:
     """Case ``number`` of ``seed``: a spec document, an input, replies by tool name, and how the run goes."""
-    return _CaseMaker(random.Random(f"{seed}:{number}")).make(number)
+    # What is drawn from may be changed by whoever gets it.
+    return copy.deepcopy(_CaseMaker(random.Random(f"{seed}:{number}")).make(number))
 
 
 class _CaseMaker:
