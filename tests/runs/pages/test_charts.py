@@ -18,7 +18,7 @@ from runs.formatting import (
     format_plural,
     format_share,
 )
-from runs.pages.flow_figures import find_versions, mark_versions
+from runs.pages.flow_figures import find_versions, mark_versions, plot_sparkline
 from runs.pages.flow_page import PERIODS, build_period
 from runs.statistics.figures import DayRuns
 from runs.statistics.sums import RunSums
@@ -39,6 +39,11 @@ class TestDays:
         }
         assert {period.find_slot(TODAY) for period in found.values()} == {6, 13, 29, 89, 51}
         assert {slot.first.weekday() for slot in found["12m"].slots} == {0}
+
+    def test_small_columns_show_next_to_nothing_and_nothing_but_no_gap(self) -> None:
+        spark = plot_sparkline([1_000, None, 1, 0])
+        assert spark.columns == "M37.5,0h175V28h-175zM537.5,27h175V28h-175z"
+        assert spark.zeros == "M787.5,27h175V28h-175z"
 
 
 @pytest.mark.parametrize(

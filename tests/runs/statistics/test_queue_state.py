@@ -76,3 +76,12 @@ def test_a_run_that_is_ready_for_long_without_a_worker_is_unattended(
         make_worker(**worker)
     assert fetch_queue_state().is_unattended is is_unattended
     assert runs_without_worker().exists() is is_unattended
+
+
+def test_the_age_is_that_of_the_run_that_has_been_ready_longest() -> None:
+    version = make_version()
+    for minutes in (3, 10, 7):
+        make_run(version, available_at=in_future(-minutes * MINUTE))
+    make_run(version, available_at=in_future(-30 * MINUTE), waiting_since=Now(), waiting_for="Waits.")
+    age = fetch_queue_state().oldest_ready
+    assert age is not None and 10 * MINUTE <= age < 11 * MINUTE
