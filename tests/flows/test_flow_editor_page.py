@@ -28,7 +28,7 @@ from tests.flows.loading import load_flow
 
 pytestmark = pytest.mark.django_db
 
-RANDOM_FLOWS = 200 if IS_LONG else 20
+RANDOM_FLOWS = 1_000 if IS_LONG else 20
 LARGEST_PAGE = 300_000
 """Bytes."""
 MAX_QUERIES = {"page": 12, "check": 10, "save": 25, "list": 6}
