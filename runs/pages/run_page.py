@@ -234,15 +234,7 @@ def _explain_outcome(attempt: AttemptView) -> str:
 @require_safe
 @require_permission("runs.view_run")
 def show_run(request: HttpRequest, run_id: int) -> HttpResponse:
-    """A run with its result, the attempt that blocked it, or the latest one; ``?show=result`` selects the result.
-
-    ``?diff=s1a2`` is an older way to select an attempt with its changes.
-    """
-    compared = re.match(r"s([0-9]{1,4})a([0-9]{1,6})\b", request.GET.get("diff", ""))
-    if compared:
-        url = reverse("runs:attempt", args=[run_id, int(compared[1]), int(compared[2])])
-        hide = request.GET.get("hide", "")
-        return redirect(f"{url}?diff=1{f'&hide={hide}' if set(hide.split(',')) <= set(_HIDEABLE) else ''}")
+    """A run with its result, the attempt that blocked it, or the latest one; ``?show=result`` selects the result."""
     entry = RESULT if request.GET.get("show") == RESULT else ""
     return _render_page(request, run_id, Selection(entry, view=_read_view(request)))
 

@@ -167,12 +167,6 @@ class TestSelection:
     def test_there_is_none_that_was_not_made(self, viewer: Client, end: str) -> None:
         assert viewer.get(f"{run_address(make_retried_run())}{end}").status_code == 404
 
-    def test_an_older_address_of_changes_leads_to_the_attempt(self, viewer: Client) -> None:
-        run = make_retried_run()
-        answer = viewer.get(f"{run_address(run)}?diff=s1a2,s2a1&hide=low")
-        assert answer["Location"] == f"{attempt_address(run, 1, 2)}?diff=1&hide=low"
-        assert viewer.get(f"{run_address(run)}?diff=<script>").status_code == 200
-
 
 class TestSteps:
     def test_steps_that_have_not_begun_are_listed_and_lead_nowhere(self, viewer: Client) -> None:
