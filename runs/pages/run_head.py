@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import shlex
 from collections import Counter
-from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -17,9 +15,8 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from runs import formatting
-from runs.history.issue_links import address_attempt
 from runs.history.retry_cost import RetryBill, bill_run
-from runs.history.texts import MAX_SENTENCE_LENGTH, CutText, cut_text, show_invisible
+from runs.history.texts import MAX_SENTENCE_LENGTH, cut_text, show_invisible
 from runs.models import Priority, Run, RunStatus
 from runs.pages.badges import STATES, IssueCounts, find_run_state, list_counts
 from runs.pages.outline import Outline
@@ -64,7 +61,7 @@ def build_head(run: Run, outline: Outline, request: HttpRequest, now: datetime) 
         "badge": STATES[state],
         "accepted": _describe_accepted(run, outline),
         "success": success,
-        "verdict": None if success else read_verdict(run),
+        "verdict": None if success else cut_text(run.end_sentence, MAX_SENTENCE_LENGTH),
         "waiting": view_waiting(run, now),
         "limits": list_limits(run),
         "interrupted": sum(attempt.state == "interrupted" for attempt in outline.attempts),
@@ -161,31 +158,6 @@ def _list_figures(run: Run, outline: Outline, cost: RetryBill | None, seconds: f
         Figure("Cost", formatting.format_cost(run.cost, run.unpriced_count), price_note),
         Figure("Issues left", "" if shown else "None", f"{count(fixed)} fixed" if fixed else "", counts=shown),
     )
-
-
-_CONTINUES = r" did not pass in \d| took longer than | would take longer than |, attempt \d+: "
-"""How the planner's sentences continue after the step; names may hold quotation marks of their own."""
-
-
-def read_verdict(run: Run) -> dict[str, Any] | None:
-    """The sentence that a run ended with, or the beginning of a long one; None for one that hasn't ended.
-
-    ``linked`` leads to the blocking attempt and stands between ``lead`` and ``rest``. The sentence may quote what a
-    model wrote: what it ends with is cut where it is long.
-    """
-    cut = cut_text(run.end_sentence, MAX_SENTENCE_LENGTH)
-    if not cut:
-        return None
-    if run.blocking_step is None or run.blocking_attempt is None:
-        return {"lead": cut}
-    address = address_attempt(run.blocking_step, run.blocking_attempt)
-    # The planner begins its sentences with the step: that is what the reader will want to click.
-    begin = f"Step {run.blocking_step} “"
-    opening = re.match(f"{begin}.*?”(?={_CONTINUES})", cut.text, re.DOTALL) or re.match(f"{begin}[^”]*”", cut.text)
-    if opening:
-        return {"linked": opening[0], "rest": replace(cut, text=cut.text[opening.end() :]), "address": address}
-    place = f"step {run.blocking_step}, attempt {run.blocking_attempt}"
-    return {"lead": cut, "linked": place, "rest": CutText("."), "address": address}
 
 
 def view_waiting(run: Run, now: datetime) -> dict[str, Any] | None:
