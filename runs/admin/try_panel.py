@@ -44,7 +44,7 @@ from runs.history.texts import cut_text, show_invisible
 from runs.models import Run
 from runs.pages.badges import STATES, Badge
 from runs.pages.input_form import example_input
-from runs.pages.model_request import ModelRequest, read_model_request
+from runs.pages.model_request import read_model_request
 from runs.request_slots import release_slot
 from runs.stored_history import build_issues, load_history
 from runs.try_out.model_call import NotSentError, call_model
@@ -312,7 +312,7 @@ class Panel:
     # The request, and a call
 
     @property
-    def model_request(self) -> ModelRequest | None:
+    def model_request(self) -> dict[str, Any] | None:
         """The request as people read it."""
         return None if self.preview.request is None else read_model_request(self.preview.request)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import Q
@@ -62,36 +62,6 @@ class ExpectedMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class FeedbackLine:
-    """One issue in a message."""
-
-    text: Listing
-    link: IssueLink
-
-
-@dataclass(frozen=True, slots=True)
-class FeedbackAttempt:
-    """One earlier attempt in a message."""
-
-    heading: str
-    step: int
-    number: int
-    output: Listing
-    lines: tuple[FeedbackLine, ...]
-    more: int
-    """How many further issues the message has."""
-
-
-@dataclass(frozen=True, slots=True)
-class FeedbackSection:
-    """A section of a message about earlier attempts."""
-
-    heading: str
-    note: str
-    attempts: tuple[FeedbackAttempt, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class ModelMessage:
     """One message; ``is_json`` says that its content was JSON and is laid out as such.
 
@@ -102,31 +72,30 @@ class ModelMessage:
     content: Listing
     is_json: bool
     own: Listing | None = None
-    sections: tuple[FeedbackSection, ...] = ()
+    sections: Sequence[dict[str, Any]] = ()
     is_unexpected: bool = False
     """It should list earlier attempts, but does not read as the history of today would."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModelRequest:
-    """A request: its messages, its tools, all other fields, and the whole of it as JSON."""
-
-    messages: tuple[ModelMessage, ...]
-    tools: Listing | None
-    settings: Listing
-    raw: Listing = field(repr=False)
-
-
-def read_model_request(request: Mapping[str, Any], expected: ExpectedMessage | None = None) -> ModelRequest:
-    """Take apart the stored body of a request, of either API.
+def read_messages(request: Mapping[str, Any], expected: ExpectedMessage | None = None) -> list[ModelMessage]:
+    """Take apart the messages of the stored body of a request, of either API.
 
     A system message is taken apart only if it is, to the letter, what ``expected`` makes: headings alone prove nothing,
     since the step's own text may hold the same.
     """
-    messages = tuple(_read_message(message, expected) for message in list_messages(request))
+    return [_read_message(message, expected) for message in list_messages(request)]
+
+
+def read_model_request(request: Mapping[str, Any], expected: ExpectedMessage | None = None) -> dict[str, Any]:
+    """A request for its templates: its messages, its tools, all other fields, and the whole of it as JSON."""
     tools = request.get("tools")
     settings = {name: value for name, value in request.items() if name not in (*MESSAGE_FIELDS, "tools")}
-    return ModelRequest(messages, list_json(tools) if tools else None, list_json(settings), list_json(dict(request)))
+    return {
+        "messages": read_messages(request, expected),
+        "tools": list_json(tools) if tools else None,
+        "settings": list_json(settings),
+        "raw": list_json(dict(request)),
+    }
 
 
 def _read_message(message: Mapping[str, Any], expected: ExpectedMessage | None) -> ModelMessage:
@@ -144,29 +113,33 @@ def _read_message(message: Mapping[str, Any], expected: ExpectedMessage | None) 
         text = content.removesuffix(f"\n\n{feedback}")
     if join_parts([text, feedback]) != content:
         return ModelMessage(role, shown, is_json=False, is_unexpected=True)
-    sections = tuple(
-        FeedbackSection(one.heading, one.note, tuple(_read_attempt(attempt, expected) for attempt in one.attempts))
+    sections = [
+        {
+            "heading": one.heading,
+            "note": one.note,
+            "attempts": [_read_attempt(attempt, expected) for attempt in one.attempts],
+        }
         for one in expected.sections
-    )
+    ]
     return ModelMessage(role, shown, False, list_text(text) if text else None, sections)
 
 
-def _read_attempt(one: prompt.FeedbackAttempt, expected: ExpectedMessage) -> FeedbackAttempt:
+def _read_attempt(one: prompt.FeedbackAttempt, expected: ExpectedMessage) -> dict[str, Any]:
+    """An earlier attempt in a message: its output, and each issue as text with the link to where it came from."""
     attempt = one.attempt
     # The filter keeps the order, so that each issue in the message is found from front to back.
     pairs = zip(attempt.issues, expected.links[attempt.step, attempt.number], strict=True)
-    own = [next(link for issue, link in pairs if issue is shown) for shown in one.issues[:MAX_LINES]]
-    return FeedbackAttempt(
-        heading=show_invisible(one.heading),
-        step=attempt.step,
-        number=attempt.number,
-        output=list_text(one.output, max_characters=MAX_OUTPUT_LENGTH),
-        lines=tuple(
-            FeedbackLine(list_text(render_issue(issue), max_characters=MAX_LINE_LENGTH), link)
-            for issue, link in zip(one.issues, own, strict=False)
-        ),
-        more=max(len(one.issues) - MAX_LINES, 0),
-    )
+    shown = one.issues[:MAX_LINES]
+    links = [next(link for issue, link in pairs if issue is wanted) for wanted in shown]
+    texts = [list_text(render_issue(issue), max_characters=MAX_LINE_LENGTH) for issue in shown]
+    return {
+        "heading": show_invisible(one.heading),
+        "step": attempt.step,
+        "number": attempt.number,
+        "output": list_text(one.output, max_characters=MAX_OUTPUT_LENGTH),
+        "lines": list(zip(texts, links, strict=True)),
+        "more": len(one.issues) - len(shown),
+    }
 
 
 def _parse_object(content: object) -> dict[str, Any] | None:

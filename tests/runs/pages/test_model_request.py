@@ -18,7 +18,7 @@ from flows.engine.spec import FlowSpec
 from runs import models
 from runs.history.issue_links import IssueLink, find_hidden_issues
 from runs.models import Run
-from runs.pages.model_request import ExpectedMessage, ModelMessage, read_model_request
+from runs.pages.model_request import ExpectedMessage, ModelMessage, read_messages, read_model_request
 from runs.stored_history import build_issues
 from tests.engine.builders import make_attempt, make_flow, make_history, make_issue, make_step
 from tests.runs.pages.history_builders import make_asked_run, make_page_flow, make_stored_run
@@ -47,7 +47,7 @@ def take_apart(flow: FlowSpec, history: History, index: int = 1, **changes: Any)
     """The system message of a call of ``index`` as the page takes it apart."""
     request = build_request(flow, history, index, {"topic": "tea"})
     request["messages"][0].update(changes)
-    return read_model_request(request, expect(flow, history, index)).messages[0]
+    return read_messages(request, expect(flow, history, index))[0]
 
 
 class TestSystemMessage:
@@ -56,19 +56,19 @@ class TestSystemMessage:
         message = take_apart(FLOW, make_history(*failed))
         assert message.own is not None and [line.text for line in message.own.lines] == ["Write about tea."]
         (section,) = message.sections
-        assert [section.heading, *(attempt.heading for attempt in section.attempts)] == [
+        assert [section["heading"], *(attempt["heading"] for attempt in section["attempts"])] == [
             "## Current step attempts",
             "### Attempt 1",
             "### Attempt 2",
         ]
-        links = [line.link.address for attempt in section.attempts for line in attempt.lines]
+        links = [link.address for attempt in section["attempts"] for _, link in attempt["lines"]]
         assert links == [
             "steps/1/attempts/1/#i1",
             "steps/1/attempts/1/#i3",
             "steps/1/attempts/2/#i1",
             "steps/1/attempts/2/#i3",
         ]
-        (line,) = section.attempts[0].lines[0].text.lines
+        (line,) = section["attempts"][0]["lines"][0][0].lines
         assert line.text == "- high (at /text): The text is high."
 
     def test_a_text_with_placeholders_is_shown_as_it_was_sent(self) -> None:
@@ -80,7 +80,7 @@ class TestSystemMessage:
     def test_earlier_steps_stand_in_a_section_of_their_own(self) -> None:
         history = make_history(make_attempt(1, issues=(HIGH,)), make_attempt(2, outcome="failed"))
         sections = take_apart(FLOW, history, 2).sections
-        headings = [[attempt.heading for attempt in section.attempts] for section in sections]
+        headings = [[attempt["heading"] for attempt in section["attempts"]] for section in sections]
         assert headings == [["### Step 1 “Step 1”, attempt 1"], ["### Attempt 1"]]
 
     def test_headings_in_the_steps_own_text_are_text(self) -> None:
@@ -90,7 +90,7 @@ class TestSystemMessage:
         assert message.sections == () and not message.is_unexpected
         message = take_apart(flow, make_history(make_attempt(outcome="failed")))
         assert message.own is not None and "### Attempt 7" in [line.text for line in message.own.lines]
-        assert [attempt.number for section in message.sections for attempt in section.attempts] == [1]
+        assert [attempt["number"] for section in message.sections for attempt in section["attempts"]] == [1]
 
     def test_a_request_of_the_responses_api_reads_like_one_of_chat_completions(self) -> None:
         history = make_history(make_attempt(outcome="failed", issues=(HIGH,)))
@@ -99,8 +99,8 @@ class TestSystemMessage:
             body = build_request(FLOW, history, 1, {"topic": "tea"}, providers=Providers(Provider(api=api)))
             requests.append(read_model_request(body, expect(FLOW, history)))
         chat, responses = requests
-        assert responses.messages == chat.messages and responses.messages[0].sections
-        assert responses.tools is not None and "instructions" not in str(responses.settings)
+        assert responses["messages"] == chat["messages"] and responses["messages"][0].sections
+        assert responses["tools"] is not None and "instructions" not in str(responses["settings"])
 
     TEXT = st.text(st.sampled_from("ab \n#:-“”"), max_size=30)
 
@@ -113,16 +113,16 @@ class TestSystemMessage:
         ]
         history = make_history(*attempts)
         request = build_request(flow, history, 1, {})
-        message = read_model_request(request, expect(flow, history)).messages[0]
+        message = read_messages(request, expect(flow, history))[0]
         if not attempts:
             assert message.sections == ()
             return
         parts = ["\n".join(line.text for line in message.own.lines)] if message.own else []
         for section in message.sections:
-            parts += [section.heading, section.note]
-            for attempt in section.attempts:
-                lines = [attempt.heading, *(line.text for line in attempt.output.lines), "Issues:"]
-                lines += [row.text for line in attempt.lines for row in line.text.lines]
+            parts += [section["heading"], section["note"]]
+            for attempt in section["attempts"]:
+                lines = [attempt["heading"], *(line.text for line in attempt["output"].lines), "Issues:"]
+                lines += [row.text for text, _ in attempt["lines"] for row in text.lines]
                 parts.append("\n".join(lines))
         assert "\n\n".join(parts) == request["messages"][0]["content"]
 
