@@ -17,7 +17,7 @@ from flows.engine.history import UNDECIDED, UNREPORTED_USAGE, TokenUsage, sum_us
 from flows.engine.spec import FlowSpec
 from runs import models
 from runs.formatting import NOTHING, format_cost, format_count, format_duration
-from runs.history.issue_links import address_issue, name_issue, show_code, show_place
+from runs.history.issue_links import address_issue, name_issue
 from runs.history.json_lines import Mark
 from runs.history.matching import judge_attempt, trace_findings
 from runs.history.output_diff import compare_outputs
@@ -25,6 +25,7 @@ from runs.history.output_view import OutputView, View, view_output
 from runs.history.pairing import ItemMoves
 from runs.models import Run
 from runs.pages.attempt_rows import list_attempt_rows, read_outputs
+from runs.pages.attempt_view import view_issue
 from runs.pages.badges import FATES, SEVERITIES, STATES, Badge, IssueCounts, list_counts
 from runs.stored_history import read_usage
 
@@ -294,17 +295,10 @@ def _group_issues(
     for number, (kind, place, issue) in enumerate(listed, start=1):
         side = sides[place]
         assert side is not None
-        id = _name_issue_id(side, place, issue)
         run_url = reverse("runs:page", args=[side.run.pk])
         groups.setdefault(kind, []).append(
             {
-                "row": issue,
-                "id": id,
-                "number": number,
-                "title": name_issue(issue),
-                "code": show_code(issue),
-                "path": show_place(issue),
-                "anchor": anchors.get(id, ""),
+                **view_issue(issue, _name_issue_id(side, place, issue), number, anchors),
                 "run_id": side.run.pk,
                 "url": f"{run_url}{address_issue(side.index, side.row.number, issue.position)}",
             }

@@ -31,7 +31,7 @@ from runs.history.issue_links import (
     list_page,
 )
 from runs.history.lifecycle import Mark
-from runs.history.output_view import OutputView, View, parse_view, view_output
+from runs.history.output_view import View, parse_view, view_output
 from runs.history.texts import show_invisible
 from runs.models import Issue, Run, RunStatus
 from runs.pages.access import require_permission
@@ -47,7 +47,7 @@ from runs.pages.attempt_rows import (
     read_outputs,
     read_spec,
 )
-from runs.pages.attempt_view import AttemptView, view_attempt
+from runs.pages.attempt_view import view_attempt
 from runs.pages.badges import SEVERITIES, STATES, count_run_issues
 from runs.pages.model_request import PARTS, fetch_attempt
 from runs.pages.outline import (
@@ -55,7 +55,6 @@ from runs.pages.outline import (
     RESULT,
     AttemptLine,
     Outline,
-    StepLine,
     build_outline,
     choose_entry,
     find_result,
@@ -93,31 +92,6 @@ class Selection:
         shown_again = "output=1&" if self.is_shown_again else ""
         issues = f"issues={self.issue_page}&" if self.issue_page > 1 else ""
         return f"{run_url}{address_attempt(row.step.index, row.number)}?{shown_again}{issues}"
-
-
-@dataclass(frozen=True, slots=True)
-class Pane:
-    """The selected entry: the input, the result or an attempt, with the ways to its neighbours."""
-
-    entry: str
-    url: str
-    input: OutputView | None
-    attempt: AttemptView | None
-    line: AttemptLine | None
-    step: StepLine | None
-    sentence: str
-    """Why the attempt ended as it did, where no text of an audit or a provider says so."""
-    is_collapsed: bool
-    """The output is the one of an attempt before it, and not repeated."""
-    previous_url: str
-    next_url: str
-    latest: AttemptLine | None
-    """The last attempt of a run that goes on, where another entry is selected."""
-
-    @property
-    def name(self) -> str:
-        """Another text as soon as the pane itself is out of date: its attempt has ended."""
-        return f"{self.entry}.{self.line.state if self.line else ''}"
 
 
 def load_run_page(request: HttpRequest, run_id: int, selection: Selection) -> dict[str, Any]:
@@ -166,7 +140,7 @@ def load_run_page(request: HttpRequest, run_id: int, selection: Selection) -> di
             view=selection.view,
             address=selection.address_views(url, row),
         )
-        if selection.issue_page > 1 and not attempt.issues:
+        if selection.issue_page > 1 and not attempt["issues"]:
             raise Http404
     return {
         "run": run,
@@ -188,9 +162,17 @@ def load_run_page(request: HttpRequest, run_id: int, selection: Selection) -> di
     }
 
 
-def _build_pane(run: Run, outline: Outline, entry: str, attempt: AttemptView | None, selection: Selection) -> Pane:
+def _build_pane(
+    run: Run, outline: Outline, entry: str, attempt: dict[str, Any] | None, selection: Selection
+) -> dict[str, Any]:
+    """The selected entry: the input, the result or an attempt, with the ways to its neighbours.
+
+    Its ``name`` is another text as soon as it is out of date: its attempt has ended. ``sentence`` is why the attempt
+    ended as it did, where no text of an audit or a provider says so. An output ``is_collapsed`` where it is the one of
+    an attempt before it. ``latest`` is the last attempt of a run that goes on, where another entry is selected.
+    """
     lines = outline.attempts
-    line = next((line for line in lines if attempt is not None and line.id == attempt.id), None)
+    line = next((line for line in lines if attempt is not None and line.id == attempt["id"]), None)
     order = [*filter(None, [outline.result_url]), outline.input_url, *(line.url for line in lines)]
     url = outline.result_url if entry == RESULT else line.url if line else outline.input_url
     place = order.index(url)
@@ -203,31 +185,34 @@ def _build_pane(run: Run, outline: Outline, entry: str, attempt: AttemptView | N
         shown_input = view_output(
             run.input, view=selection.view, prefix=INPUT, address=f"{url}?", download_url=f"{url}?download"
         )
-    return Pane(
-        entry=entry,
-        url=url,
-        input=shown_input,
-        attempt=attempt,
-        line=line,
-        step=outline.steps[line.step - 1] if line else None,
-        sentence=_explain_outcome(attempt) if attempt else "",
-        is_collapsed=line is not None and line.same_as is not None and not is_shown,
-        previous_url=order[place - 1] if place else "",
-        next_url=order[place + 1] if place + 1 < len(order) else "",
-        latest=last if not run.has_ended and last is not line else None,
-    )
+    return {
+        "name": f"{entry}.{line.state if line else ''}",
+        "entry": entry,
+        "url": url,
+        "input": shown_input,
+        "attempt": attempt,
+        "line": line,
+        "step": outline.steps[line.step - 1] if line else None,
+        "sentence": _explain_outcome(attempt) if attempt else "",
+        "is_collapsed": line is not None and line.same_as is not None and not is_shown,
+        "previous_url": order[place - 1] if place else "",
+        "next_url": order[place + 1] if place + 1 < len(order) else "",
+        "latest": last if not run.has_ended and last is not line else None,
+    }
 
 
-def _explain_outcome(attempt: AttemptView) -> str:
-    count = format_plural(attempt.issue_count, "issue")
-    if attempt.state == "passed":
-        return f"with {count} that {'does' if attempt.issue_count == 1 else 'do'} not block" if attempt.issues else ""
-    if attempt.state in ("failed", "invalid") and attempt.issue_count and not attempt.row.failure_reason:
-        rule = attempt.checklist.rule if attempt.checklist else None
-        broken = (
-            [one.values for one in rule.explanation.conditions if not one.holds] if rule and rule.explanation else []
-        )
-        return f"{count}: {show_invisible(broken[0])}" if broken and broken[0] else count
+def _explain_outcome(attempt: dict[str, Any]) -> str:
+    number = sum(count for _, count in attempt["counts"])
+    count = format_plural(number, "issue")
+    if not number:
+        return ""
+    if attempt["state"] == "passed":
+        return f"with {count} that {'does' if number == 1 else 'do'} not block"
+    if attempt["state"] in ("failed", "invalid") and not attempt["row"].failure_reason:
+        rule = attempt["checklist"].rule if attempt["checklist"] else None
+        conditions = rule.explanation.conditions if rule and rule.explanation else ()
+        broken = next((one.values for one in conditions if not one.holds), "")
+        return f"{count}: {show_invisible(broken)}" if broken else count
     return ""
 
 
@@ -357,8 +342,8 @@ def show_run_changes(request: HttpRequest, run_id: int) -> HttpResponse:
         "is_update": True,
         "is_following": "follow" in request.GET,
         "is_head_new": request.GET.get("head", "") != head["fingerprint"],
-        "is_pane_new": request.GET.get("pane", "") != pane.name,
-        "news": _list_news(pane.line, page["traced"], (int(seen[1]), int(seen[2]))),
+        "is_pane_new": request.GET.get("pane", "") != pane["name"],
+        "news": _list_news(pane["line"], page["traced"], (int(seen[1]), int(seen[2]))),
         "announcement": announcement,
     }
     return render(request, "runs/live.html", page)
