@@ -396,7 +396,6 @@ class Panel:
     def _show_verdict(self, title: str, attempt: Attempt, figures: str = "") -> None:
         """Explain an attempt as run pages do, though no row is stored."""
         row = models.Attempt(step=models.Step(index=self.index), number=attempt.number)
-        known = registry.find_type(self.step.output_type)
         ordered = sorted(attempt.issues, key=lambda issue: -issue.severity.weight)
         error = attempt.error
         self.verdict = TryVerdict(
@@ -411,7 +410,6 @@ class Panel:
                 build_issues(row, attempt.issues),
                 attempt.output,
                 prefix=None,
-                has_type_audit=known is not None and callable(getattr(known.model, "audit", None)),
             ),
             issues=list_issue_lines(ordered[:MAX_ISSUES], attempt.output),
             more=max(len(ordered) - MAX_ISSUES, 0),

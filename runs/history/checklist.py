@@ -9,13 +9,13 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from flows.engine.expression_functions import FUNCTIONS
 from flows.engine.history import Outcome, Severity
 from flows.engine.json_values import dump_line, resolve_pointer, shorten
 from flows.engine.judging import AUDIT_ERROR, build_type_audit
-from flows.engine.plugins import PREFIX
+from flows.engine.plugins import PREFIX, registry
 from flows.engine.rule_explanation import PassRule, RuleExplanation, format_sum
 from flows.engine.spec import AuditSpec, StepSpec
 from runs import models
@@ -41,20 +41,12 @@ _CLEANED = "cleaned_output"
 _SANITIZER_ERROR = "sanitizer_error"
 
 
-class Look(NamedTuple):
-    """How a state of a check is shown."""
-
-    word: str
-    icon: str
-    tone: str
-
-
-_LOOKS = {
-    "passed": Look("Passed", "check-circle", "passed"),
-    "failed": Look("Failed", "x-circle", "failed"),
-    "warned": Look("Warned", "exclamation-triangle", "errored"),
-    "error": Look("Could not be evaluated", "bolt-slash", "errored"),
-    "unreached": Look("Not reached", "minus-circle", "quiet"),
+_STATES = {
+    "passed": "passed",
+    "failed": "failed",
+    "warned": "warned",
+    "error": "could not be evaluated",
+    "unreached": "not reached",
 }
 
 
@@ -84,10 +76,6 @@ class CheckRow:
     """Issues with a place that are not shown."""
     weight: str = ""
     """What it adds to the sum of the pass rule: ``2 + 2``."""
-
-    @property
-    def look(self) -> Look:
-        return _LOOKS[self.state]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,17 +109,15 @@ def build_checklist(
     output: Any,
     *,
     prefix: str | None,
-    has_type_audit: bool = False,
 ) -> Checklist | None:
     """Explain the outcome of an attempt of ``step``; None for one without an output to judge.
 
     ``issues`` are all of the attempt, in their order; ``prefix`` begins their ids on the page, None where they have
     none. ``output`` is None where it is not known (any more): a rule that reads it is then shown without values.
-    ``has_type_audit`` says whether the step's output type audits by itself.
     """
     if outcome not in (Outcome.PASSED, Outcome.FAILED, Outcome.INVALID):
         return None
-    return _Building(step, Outcome(outcome), issues, output, prefix).build(has_type_audit)
+    return _Building(step, Outcome(outcome), issues, output, prefix).build()
 
 
 class _Building:
@@ -161,12 +147,12 @@ class _Building:
             if explanation and explanation.result == (outcome == Outcome.PASSED):
                 self.rule, self.explanation = rule, explanation
 
-    def build(self, has_type_audit: bool) -> Checklist:
-        checks = [*self.list_own_checks(), *self.list_audits(has_type_audit)]
+    def build(self) -> Checklist:
+        checks = [*self.list_own_checks(), *self.list_audits()]
         rule = self.explain_rule()
         every = [*checks, rule] if rule else checks
         counts = Counter(check.state for check in every)
-        parts = [f"{format_count(counts[name])} {look.word.lower()}" for name, look in _LOOKS.items() if counts[name]]
+        parts = [f"{format_count(counts[name])} {words}" for name, words in _STATES.items() if counts[name]]
         return Checklist(
             title="Why it passed" if self.outcome is Outcome.PASSED else "Why it failed",
             summary=f"{format_plural(len(every), 'check')}: {', '.join(parts)}",
@@ -204,11 +190,13 @@ class _Building:
         words = format_plural(len(found), "issue") if values else _describe_first(found)
         return CheckRow(name, "failed", BLOCKS, words, values, more)
 
-    def list_audits(self, has_type_audit: bool) -> Iterator[CheckRow]:
+    def list_audits(self) -> Iterator[CheckRow]:
         by_audit: dict[str, list[models.Issue]] = {}
         for issue in self.issues:
             by_audit.setdefault(issue.audit, []).append(issue)
         of_type = self.step.output_type
+        known = registry.find_type(of_type)
+        has_type_audit = known is not None and callable(getattr(known.model, "audit", None))
         if of_type is not None and (has_type_audit or of_type in by_audit):
             yield self.check_audit(build_type_audit(of_type), by_audit.get(of_type, ()))
         for audit in self.step.audits:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from itertools import islice
 from urllib.parse import urljoin
 
+from django.core.paginator import Page, Paginator
+
 from flows.engine.json_values import shorten
 from flows.engine.judging import build_code
 from flows.engine.prompt import select_issues
@@ -84,30 +86,9 @@ def join_address(run_url: str, address: str) -> str:
     return urljoin(run_url, address) if run_url else address
 
 
-@dataclass(frozen=True, slots=True)
-class IssuePages:
-    """Which issues of an attempt with too many for one page are shown: ``first`` to ``last`` of ``whole``."""
-
-    number: int
-    """Of the page, from 1."""
-    first: int
-    last: int
-    whole: int
-
-    @property
-    def has_next(self) -> bool:
-        return self.last < self.whole
-
-
-def list_page(issues: Sequence[models.Issue], page: int = 1) -> Sequence[models.Issue]:
-    """The issues of an attempt that stand on one of their pages."""
-    return _sort(issues)[(page - 1) * MAX_LISTED_ISSUES : page * MAX_LISTED_ISSUES]
-
-
-def count_page(page: int, shown: int, whole: int) -> IssuePages | None:
-    """What is to be said of a page with ``shown`` of ``whole`` issues; None where it shows all of them."""
-    first = (page - 1) * MAX_LISTED_ISSUES
-    return IssuePages(page, first + 1, first + shown, whole) if shown < whole else None
+def list_page(issues: Sequence[models.Issue], number: int = 1) -> Page[models.Issue]:
+    """The issues of an attempt that stand on one of their pages. Raises ``EmptyPage`` if there is no such page."""
+    return Paginator(_sort(issues), MAX_LISTED_ISSUES).page(number)
 
 
 def find_pages(issues: Collection[models.Issue]) -> Mapping[int, int]:

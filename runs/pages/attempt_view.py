@@ -7,15 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from flows.engine.json_values import resolve_pointer
-from flows.engine.plugins import registry
 from flows.engine.spec import StepSpec
 from runs import models
-from runs.history.checklist import Checklist, build_checklist
+from runs.history.checklist import build_checklist
 from runs.history.issue_links import (
     HiddenIssues,
     address_attempt,
     anchor_attempt,
-    count_page,
     list_page,
     name_issue,
     show_code,
@@ -108,11 +106,11 @@ def view_attempt(
             }
             for issue, mark in zip(page, marks, strict=True)
         ],
-        "issue_pages": count_page(issue_page, len(page), len(issues)),
+        "issue_page": page,
         "counts": count_severities(issues),
         "fixed": traced.list_fixed(row.number) if traced is not None else None,
         "hidden": hidden,
-        "checklist": None if spec is None else _explain(row, issues, spec, prefix),
+        "checklist": spec and build_checklist(spec, row.outcome, issues, row.output, prefix=prefix),
     }
 
 
@@ -150,12 +148,6 @@ def find_state(row: models.Attempt, run: Run) -> str:
 def count_severities(issues: Iterable[models.Issue]) -> IssueCounts:
     """Count issues by severity."""
     return list_counts(Counter(issue.severity for issue in issues))
-
-
-def _explain(row: models.Attempt, issues: Sequence[models.Issue], spec: StepSpec, prefix: str) -> Checklist | None:
-    known = registry.find_type(spec.output_type)
-    has_type_audit = known is not None and callable(getattr(known.model, "audit", None))
-    return build_checklist(spec, row.outcome, issues, row.output, prefix=prefix, has_type_audit=has_type_audit)
 
 
 def _view_output(row: models.Attempt, marks: Sequence[Mark], *, prefix: str, **where: Any) -> OutputView | None:

@@ -61,6 +61,13 @@ FATES: Mapping[str, Badge] = {
 }
 """What becomes of issues from attempt to attempt, or from one run to another."""
 
+CHECKS: Mapping[str, Badge] = {
+    "warned": Badge("Warned", "exclamation-triangle", "errored"),
+    "error": Badge("Could not be evaluated", "bolt-slash", "errored"),
+    "unreached": Badge("Not reached", "minus-circle", "quiet"),
+}
+"""States of checks, beside those that attempts have, too."""
+
 IssueCounts = tuple[tuple[Badge, int], ...]
 """Numbers of issues by the badge of their severity, the most severe first, without zeros."""
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from django.core.paginator import EmptyPage
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import path, reverse
@@ -116,7 +117,10 @@ def load_run_page(request: HttpRequest, run_id: int, selection: Selection) -> di
     if row is not None:
         base = find_bases(rows).get(row.pk)
         shown = [row, base] if selection.is_compared and base else [row]
-        complete_issues(list_page(issues.get(row.pk, ()), selection.issue_page))
+        try:
+            complete_issues(list_page(issues.get(row.pk, ()), selection.issue_page))
+        except EmptyPage as error:
+            raise Http404 from error
     traced = read_and_trace(rows, issues, shown, has_texts=run.outputs_removed_at is None)
     outline = build_outline(run, url, spec, rows, issues, traced, entry, now)
     attempt, step = None, None
@@ -140,8 +144,6 @@ def load_run_page(request: HttpRequest, run_id: int, selection: Selection) -> di
             view=selection.view,
             address=selection.address_views(url, row),
         )
-        if selection.issue_page > 1 and not attempt["issues"]:
-            raise Http404
     return {
         "run": run,
         "run_url": url,

@@ -13,7 +13,7 @@ from heroicons.templatetags.heroicons import heroicon_mini
 from flows.providers import is_simulated
 from runs import formatting
 from runs.history.texts import MAX_TEXT_LENGTH, CutText, cut_text, find_direction, show_invisible
-from runs.pages.badges import FATES, SEVERITIES, STATES, Badge
+from runs.pages.badges import CHECKS, FATES, SEVERITIES, STATES, Badge
 from runs.request_id import read_request_id
 
 register = template.Library()
@@ -26,7 +26,7 @@ register.filter("age", formatting.format_age)
 register.filter("plural", formatting.format_plural)
 register.simple_tag(is_simulated, name="is_simulated_site")
 
-_BADGES = {**STATES, **FATES, **SEVERITIES}
+_BADGES = {**STATES, **FATES, **SEVERITIES, **CHECKS}
 
 
 @register.simple_tag
