@@ -9,7 +9,6 @@ from decimal import Decimal
 from typing import Any, NamedTuple, TypeVar
 
 from django.db.models import Count
-from django.template.defaultfilters import filesizeformat
 from django.urls import reverse
 
 from flows.engine.differences import pair_steps
@@ -56,6 +55,8 @@ class StepSide:
     """A step in one of the runs, by the attempt that counts; ``row`` is None if there is none."""
 
     run: Run
+    letter: str
+    """``a`` for the older run, ``b`` for the newer one."""
     index: int
     name: str
     is_local: bool
@@ -67,6 +68,10 @@ class StepSide:
     def badge(self) -> Badge:
         is_running = bool(self.attempts) and not self.attempts[-1].outcome and not self.run.has_ended
         return STATES["running" if is_running else self.row.outcome if self.row else "waiting"]
+
+    @property
+    def id(self) -> str:
+        return f"{self.letter}{self.index}"
 
     @property
     def has_output(self) -> bool:
@@ -85,7 +90,7 @@ class StepSide:
 
 def compare_steps(runs: Sequence[Run], specs: Sequence[FlowSpec | None], view: View) -> list[dict[str, Any]]:
     """All steps of both runs. Costs six queries, and reads no more outputs than ``MAX_BYTES``."""
-    sides = [_load_sides(run, spec) for run, spec in zip(runs, specs, strict=True)]
+    sides = [_load_sides(run, letter, spec) for run, letter, spec in zip(runs, "ab", specs, strict=True)]
     pairs = [(sides[0].get(old or 0), sides[1].get(new or 0)) for old, new in _pair_steps(runs[0], runs[1], *specs)]
     room, read, within = MAX_BYTES, [], []
     for pair in pairs:
@@ -111,7 +116,7 @@ def compare_steps(runs: Sequence[Run], specs: Sequence[FlowSpec | None], view: V
     ]
 
 
-def _load_sides(run: Run, spec: FlowSpec | None) -> dict[int, StepSide]:
+def _load_sides(run: Run, letter: str, spec: FlowSpec | None) -> dict[int, StepSide]:
     """The steps of a run by their numbers, with their attempts without outputs."""
     attempts: dict[int, list[models.Attempt]] = {}
     for row in list_attempt_rows(run.pk):
@@ -124,7 +129,7 @@ def _load_sides(run: Run, spec: FlowSpec | None) -> dict[int, StepSide]:
         accepted = [row for row in ended if row.is_accepted]
         decided = accepted or [row for row in ended if row.outcome not in UNDECIDED] or ended
         is_local = step is not None and step.is_local
-        sides[index] = StepSide(run, index, name, is_local, own, decided[-1] if decided else None)
+        sides[index] = StepSide(run, letter, index, name, is_local, own, decided[-1] if decided else None)
     return sides
 
 
@@ -164,33 +169,31 @@ def _compare_step(
     Without a ``diff`` a ``sentence`` says why, and ``outputs`` are what can be shown of each run. ``notes`` say what
     the step was called, and where it stood, in the older run.
     """
-    sides = (old, new)
-    there = tuple(side for side in sides if side)
-    own = [issues.get(side.row.pk, []) if side and side.row else [] for side in sides]
+    there = [side for side in (old, new) if side]
+    own = [issues.get(side.row.pk, []) if side and side.row else [] for side in (old, new)]
     removed = " and ".join(f"#{run.pk}" for run in runs if run.outputs_removed_at)
     is_known = old and new and old.row and new.row and not (own[0] and own[1] and removed)
     found = _trace(old, new, own, has_room) if is_known and old and new else None
     if found is None:
-        found = [("all", place, issue) for place in (0, 1) for issue in own[place]]
+        found = [("all", side, issue) for side in there if side.row for issue in issues.get(side.row.pk, [])]
     ranks = list(SEVERITIES)
-    found.sort(key=lambda one: (ranks.index(one[2].severity), -one[1], one[2].position))
+    found.sort(key=lambda one: (ranks.index(one[2].severity), one[1] is old, one[2].position))
     left_out = len(found) - MAX_ISSUES
     listed = sorted(found[:MAX_ISSUES], key=lambda one: _KINDS.index(one[0]))
-    marks: tuple[list[Mark], list[Mark]] = ([], [])
-    for number, (_, place, issue) in enumerate(listed, start=1):
-        id = _name_issue_id(sides[place], place, issue)
-        marks[place].append(Mark(issue.severity, name_issue(issue), id, issue.path, number, issue.description))
+    marks: dict[str, list[Mark]] = {"a": [], "b": []}
+    for number, (_, side, issue) in enumerate(listed, start=1):
+        id = f"{side.id}-i{issue.position}"
+        marks[side.letter].append(Mark(issue.severity, name_issue(issue), id, issue.path, number, issue.description))
     diff = None
     if has_room and old and new and old.has_output and new.has_output:
-        diff = compare_outputs(old.row.output, new.row.output, marks[1])
-    outputs = () if diff or not has_room else tuple(_show_outputs(runs, sides, marks, view))
-    anchors = {
-        id: anchor
-        for shown in (diff, *(output for _, output in outputs))
-        if shown
-        for id, anchor in (shown.anchors or {}).items()
-    }
-    groups = _group_issues(sides, listed, anchors)
+        diff = compare_outputs(old.row.output, new.row.output, marks["b"])
+    outputs = (
+        [] if diff or not has_room else [_show_output(runs, side, marks, view) for side in there if side.has_brought]
+    )
+    anchors: dict[str, str] = {}
+    for shown in (diff, *(output for _, output in outputs)):
+        anchors |= shown.anchors if shown else {}
+    groups = _group_issues(listed, anchors)
     issues_sentence = "" if groups or not any(side.row for side in there) else "No issues in the last attempts."
     if left_out > 0:
         issues_sentence = f"{left_out} less severe issues are not listed."
@@ -201,7 +204,7 @@ def _compare_step(
         notes += [f"was “{old.name}”"] if old.name != new.name else []
         notes += [f"was step {old.index}"] if old.index != new.index else []
     return {
-        "id": f"{'b' if new else 'a'}{there[-1].index}",
+        "id": there[-1].id,
         "sides": there,
         "shown": there[-1],
         "notes": notes,
@@ -215,48 +218,34 @@ def _compare_step(
     }
 
 
-def _show_outputs(
-    runs: Sequence[Run], sides: Sequence[StepSide | None], marks: Sequence[Sequence[Mark]], view: View
-) -> Iterator[tuple[str, OutputView]]:
-    """What the last attempts brought, where that can't be compared."""
-    for place, side in enumerate(sides):
-        if side is None or not side.has_brought:
-            continue
-        prefix = f"{'ab'[place]}{side.index}"
-        what = "Output" if side.has_output else "Response that is not a usable output"
-        yield (
-            f"{what}, #{side.run.pk}",
-            view_output(
-                side.row.output if side.has_output else side.row.unusable_output,
-                marks[place],
-                view=view,
-                prefix=prefix,
-                address=f"?a={runs[0].pk}&b={runs[1].pk}&",
-                fragment=f"#{prefix}",
-                download_url=f"{side.url}?download",
-            ),
-        )
+def _show_output(
+    runs: Sequence[Run], side: StepSide, marks: Mapping[str, Sequence[Mark]], view: View
+) -> tuple[str, OutputView]:
+    """What the last attempt of a step brought, where that can't be compared."""
+    output = view_output(
+        side.row.output if side.has_output else side.row.unusable_output,
+        marks[side.letter],
+        view=view,
+        prefix=side.id,
+        address=f"?a={runs[0].pk}&b={runs[1].pk}&",
+        fragment=f"#{side.id}",
+        download_url=f"{side.url}?download",
+    )
+    return f"{'Output' if side.has_output else 'Response that is not a usable output'}, #{side.run.pk}", output
 
 
 def _explain(sides: Sequence[StepSide], has_room: bool) -> str:
     """Why there is no difference of two outputs."""
-    brought = [side for side in sides if side.has_brought]
     usable = [side for side in sides if side.has_output]
     removed = [side for side in sides if side.row and side.run.outputs_removed_at]
     if removed:
-        return f"Removed by the retention policy{f': the output of #{removed[0].run.pk}' if brought else ''}."
-    if not brought:
-        return "This step has no output to compare."
+        names = " and ".join(f"#{side.run.pk}" for side in removed)
+        return f"Removed by the retention policy: the output of {names}."
     if not has_room:
-        sizes = " and ".join(filesizeformat(side.row.stored_bytes) for side in brought)
-        return f"Too large to show beside the steps above ({sizes}). Open the attempts instead."
+        return "Too large to show beside the steps above. Open the attempts instead."
     if len(usable) == 2:
         return "These outputs are too long to compare here. Open the attempts instead."
-    if usable:
-        return f"Only #{usable[0].run.pk} has {'a usable' if len(brought) == 2 else 'an'} output of this step."
-    if len(brought) == 2:
-        return "Neither run has a usable output of this step."
-    return f"Only #{brought[0].run.pk} has a response in this step, and it is not a usable output."
+    return f"{f'Only #{usable[0].run.pk} has a' if usable else 'There is no'} usable output of this step."
 
 
 # Issues
@@ -264,8 +253,8 @@ def _explain(sides: Sequence[StepSide], has_room: bool) -> str:
 
 def _trace(
     old: StepSide, new: StepSide, issues: Sequence[list[models.Issue]], has_room: bool
-) -> list[tuple[str, int, models.Issue]] | None:
-    """What became of each issue, with the place of the run that it is shown from; None if nothing was judged."""
+) -> list[tuple[str, StepSide, models.Issue]] | None:
+    """What became of each issue, with the side that it is shown from; None if nothing was judged."""
     judged = [judge_attempt(place + 1, side.row.outcome, issues[place]) for place, side in enumerate((old, new))]
     attempts = [one for one in judged if one is not None]
     if not attempts:
@@ -279,26 +268,20 @@ def _trace(
             kind = "persisted" if len(track.sightings) == 2 else "all" if judged[0] is None else "new"
         else:
             kind = "fixed" if last.fixed_by else "unchecked"
-        found.append((kind, last.number - 1, last.finding.issue))
+        found.append((kind, (old, new)[last.number - 1], last.finding.issue))
     return found
 
 
-def _name_issue_id(side: StepSide | None, place: int, issue: models.Issue) -> str:
-    return f"{'ab'[place]}{side.index if side else 0}-i{issue.position}"
-
-
 def _group_issues(
-    sides: Sequence[StepSide | None], listed: Sequence[tuple[str, int, models.Issue]], anchors: Mapping[str, str]
+    listed: Sequence[tuple[str, StepSide, models.Issue]], anchors: Mapping[str, str]
 ) -> list[tuple[str, Badge, list[dict[str, Any]]]]:
     """Issues by what became of them: its name, its badge, and the issues."""
     groups: dict[str, list[dict[str, Any]]] = {}
-    for number, (kind, place, issue) in enumerate(listed, start=1):
-        side = sides[place]
-        assert side is not None
+    for number, (kind, side, issue) in enumerate(listed, start=1):
         run_url = reverse("runs:page", args=[side.run.pk])
         groups.setdefault(kind, []).append(
             {
-                **view_issue(issue, _name_issue_id(side, place, issue), number, anchors),
+                **view_issue(issue, f"{side.id}-i{issue.position}", number, anchors),
                 "run_id": side.run.pk,
                 "url": f"{run_url}{address_issue(side.index, side.row.number, issue.position)}",
             }
