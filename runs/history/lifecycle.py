@@ -13,7 +13,6 @@ from runs.formatting import format_count, format_plural
 from runs.history.issue_links import (
     MAX_LINKS,
     SEVERITY_NAMES,
-    IssueLink,
     address_attempt,
     address_issue,
     anchor_issue,
@@ -52,16 +51,6 @@ class Lifecycle:
     """Of the issue."""
     marks: tuple[Mark, ...]
     """At most one for how it came, and one for what became of it."""
-
-
-@dataclass(frozen=True, slots=True)
-class FixedIssues:
-    """What an attempt fixed, each where it was found last."""
-
-    links: tuple[IssueLink, ...]
-    """The gravest ``MAX_LINKS``."""
-    more: int
-    """How many are not among them."""
 
 
 class StepIssues:
@@ -129,14 +118,14 @@ class StepIssues:
             ):
                 yield self._describe(sighting)
 
-    def list_fixed(self, number: int) -> FixedIssues | None:
-        """What attempt ``number`` fixed; None if that is nothing."""
+    def list_fixed(self, number: int) -> dict[str, Any] | None:
+        """What attempt ``number`` fixed, each where it was found last: the gravest ``MAX_LINKS``; None if nothing."""
         fixed = self.fixed.get(number, ())
         if not fixed:
             return None
         gravest = sorted(fixed, key=lambda sighting: SEVERITY_NAMES.index(sighting.finding.issue.severity))[:MAX_LINKS]
-        links = tuple(link_issue(self.step, one.number, one.finding.issue, self._find_page(one)) for one in gravest)
-        return FixedIssues(links, len(fixed) - len(links))
+        links = [link_issue(self.step, one.number, one.finding.issue, self._find_page(one)) for one in gravest]
+        return {"links": links, "more": len(fixed) - len(links)}
 
     def _describe(self, sighting: Sighting) -> Lifecycle:
         marks = [self._describe_arrival(sighting)]
