@@ -5,26 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Any
 
 from flows.engine.history import COUNTED, TokenUsage, sum_usage
 from runs.attempt_rules import FIRST, USEFUL, WASTED, classify_attempts
 from runs.formatting import format_cost, format_count, format_share
 from runs.statistics.sums import TITLES, Use, is_by_cost, measure_uses, split_bill
-
-
-@dataclass(frozen=True, slots=True)
-class BillRow:
-    """One of the three parts as text, with its place on the bar in per cent of the width."""
-
-    name: str
-    """``first``, ``useful`` or ``wasted``."""
-    title: str
-    attempts: int
-    tokens: str
-    cost: str
-    share: str
-    x: str
-    width: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +25,8 @@ class RetryBill:
     """What the retries cost: “Retries cost 38 % of this run: $0.0124 of $0.0331; $0.0090 of it led to a pass.”"""
     notes: Sequence[str]
     """What the numbers leave out or count in, as sentences."""
-    parts: Sequence[BillRow]
-    """The three parts, also those in which nothing was used."""
+    parts: Sequence[dict[str, Any]]
+    """The three parts as text, also those in which nothing was used, with their places on the bar."""
 
 
 def bill_run(calls: Sequence[tuple[int, str, TokenUsage | None]], open_steps: Collection[int]) -> RetryBill | None:
@@ -102,13 +88,21 @@ def _sum_up(used: Mapping[str, Use], *, is_reported: bool, is_open: bool) -> str
     return f"{words}; {show(amounts[USEFUL])} of {it} led to a pass."
 
 
-def _list_rows(used: Mapping[str, Use], kinds: Sequence[str], *, is_open: bool) -> Sequence[BillRow]:
+def _list_rows(used: Mapping[str, Use], kinds: Sequence[str], *, is_open: bool) -> Sequence[dict[str, Any]]:
     rows, begin = [], 0.0
     for part in split_bill(used):
         width = 100 * (part.share or 0.0)
-        title = "Retries, no pass yet" if part.kind == WASTED and is_open else TITLES[part.kind]
-        cost, share = format_cost(part.cost, part.unpriced), format_share(part.share)
-        place = f"{begin:.2f}%", f"{width:.2f}%"
-        rows.append(BillRow(part.kind, title, kinds.count(part.kind), format_count(part.tokens), cost, share, *place))
+        rows.append(
+            {
+                "name": part.kind,
+                "title": "Retries, no pass yet" if part.kind == WASTED and is_open else TITLES[part.kind],
+                "attempts": kinds.count(part.kind),
+                "tokens": format_count(part.tokens),
+                "cost": format_cost(part.cost, part.unpriced),
+                "share": format_share(part.share),
+                "x": f"{begin:.2f}%",
+                "width": f"{width:.2f}%",
+            }
+        )
         begin += width
     return rows
