@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from urllib.parse import urljoin
 
 from django.core.paginator import Page, Paginator
 
@@ -79,11 +78,6 @@ def address_attempt(step: int, number: int) -> str:
 def address_issue(step: int, number: int, position: int, page: int = 1) -> str:
     """Where an issue is, relative to the page of its run; of many issues of an attempt it is on a further ``page``."""
     return f"{address_attempt(step, number)}{f'?issues={page}' if page > 1 else ''}#i{position}"
-
-
-def join_address(run_url: str, address: str) -> str:
-    """``address``, relative to the page of a run at ``run_url``, for a link on any page."""
-    return urljoin(run_url, address) if run_url else address
 
 
 def list_page(issues: Sequence[models.Issue], number: int = 1) -> Page[models.Issue]:

@@ -146,7 +146,7 @@ def read_and_trace(
         moving = (row for row in own if row.number in traced[index].moving)
         for row in (*_choose_readable(moving), *_choose_readable(_list_alike(own))):
             compared[row.pk] = row
-    outputs = _read_outputs(shown, compared.values())
+    outputs = read_outputs(shown, compared.values())
     by_number: dict[int, dict[int, Any]] = {}
     for row in (row for row in compared.values() if row.pk in outputs):
         by_number.setdefault(row.step.index, {})[row.number] = outputs[row.pk]
@@ -183,19 +183,19 @@ def _find_same(steps: Iterable[Sequence[models.Attempt]], outputs: Mapping[int, 
     for own in steps:
         before: models.Attempt | None = None
         for row in (row for row in own if row.has_output):  # type: ignore[attr-defined]  # annotated
-            if before and _is_same(outputs, row, before):
+            is_known = before and row.pk in outputs and before.pk in outputs
+            # To the letter, with the order of keys: a line of one is that line of the other.
+            if before and is_known and repr(outputs[row.pk]) == repr(outputs[before.pk]):
                 same[row.pk] = same.get(before.pk, before)
             before = row
     return same
 
 
-def _is_same(outputs: Mapping[int, Any], one: models.Attempt, other: models.Attempt) -> bool:
-    # To the letter, with the order of keys: a line of one is that line of the other.
-    return one.pk in outputs and other.pk in outputs and repr(outputs[one.pk]) == repr(outputs[other.pk])
+def read_outputs(shown: Collection[models.Attempt], compared: Collection[models.Attempt] = ()) -> dict[int, Any]:
+    """The outputs of all these rows of ``list_attempt_rows`` by their keys.
 
-
-def _read_outputs(shown: Collection[models.Attempt], compared: Collection[models.Attempt]) -> dict[int, Any]:
-    """The outputs of all these rows by their keys; those of ``shown`` are on the rows, too."""
+    Those ``shown`` get their ``output``, and ``unusable_output``, what came back instead of one.
+    """
     wanted = {row.pk: row for row in (*shown, *compared) if row.has_output}  # type: ignore[attr-defined]  # annotated
     outputs = dict(_fetch_column("output", wanted))
     others = {row.pk: row for row in shown if row.pk not in outputs}
@@ -205,11 +205,6 @@ def _read_outputs(shown: Collection[models.Attempt], compared: Collection[models
     for key, came_back in _fetch_column("raw_output", unusable):
         others[key].unusable_output = came_back  # type: ignore[attr-defined]  # as if it were annotated
     return outputs
-
-
-def read_outputs(rows: Collection[models.Attempt]) -> None:
-    """Give rows of ``list_attempt_rows`` their ``output``, and ``unusable_output``, what came back instead of one."""
-    _read_outputs(rows, ())
 
 
 def _fetch_column(name: str, keys: Collection[int]) -> Iterable[tuple[int, Any]]:

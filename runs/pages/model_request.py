@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import Q
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import path, reverse
 from django.views.decorators.http import require_safe
@@ -207,7 +208,7 @@ def show_attempt_part(request: HttpRequest, run_id: int, step: int, number: int,
     row = fetch_attempt(run_id, step, number)
     value = getattr(row, part)
     if "download" in request.GET:
-        return _download(value, f"run-{run_id}-step-{step}-attempt-{number}-{part.replace('_', '-')}.json")
+        return download_json(value, f"run-{run_id}-step-{step}-attempt-{number}-{part.replace('_', '-')}.json")
     run_url = reverse("runs:page", args=[run_id])
     own = f"{run_url}{address_attempt(step, number)}"
     context: dict[str, Any] = {
@@ -245,10 +246,13 @@ def fetch_attempt(run_id: int, step: int, number: int) -> models.Attempt:
     return row
 
 
-def _download(value: Any, name: str) -> JsonResponse:
+def download_json(value: Any, name: str) -> HttpResponse:
+    """A stored value as a JSON file. Raises ``Http404`` if there is none."""
     if value is None:
         raise Http404
-    response = JsonResponse(value, safe=False, json_dumps_params={"indent": 2})
+    text = json.dumps(value, ensure_ascii=False, indent=2)
+    # Rows that others wrote may hold lone surrogates, which have no place in a file.
+    response = HttpResponse(text.encode(errors="replace"), content_type="application/json")
     response["Content-Disposition"] = f'attachment; filename="{name}"'
     return response
 

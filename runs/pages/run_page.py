@@ -7,7 +7,6 @@ away (the request, a step's input, the raw output beside a usable one) is read w
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +27,6 @@ from runs.history.issue_links import (
     address_issue,
     find_hidden_issues,
     find_pages,
-    join_address,
     list_page,
 )
 from runs.history.lifecycle import Mark
@@ -50,7 +48,7 @@ from runs.pages.attempt_rows import (
 )
 from runs.pages.attempt_view import view_attempt
 from runs.pages.badges import SEVERITIES, STATES, count_run_issues
-from runs.pages.model_request import PARTS, fetch_attempt
+from runs.pages.model_request import PARTS, download_json, fetch_attempt
 from runs.pages.outline import (
     INPUT,
     RESULT,
@@ -381,7 +379,7 @@ def _go_to_issue(run_id: int, step: int, number: int, position: str) -> HttpResp
         raise Http404
     page = find_pages(issues).get(issue.position, 1)
     run_url = reverse("runs:page", args=[run_id])
-    return redirect(join_address(run_url, address_issue(step, number, issue.position, page)))
+    return redirect(f"{run_url}{address_issue(step, number, issue.position, page)}")
 
 
 def _download_output(run_id: int, step: int, number: int) -> HttpResponse:
@@ -392,13 +390,7 @@ def _download_output(run_id: int, step: int, number: int) -> HttpResponse:
     else:
         row = fetch_attempt(run_id, step, number)
         output = row.raw_output if row.output is None else row.output
-    if output is None:
-        raise Http404
-    text = json.dumps(output, ensure_ascii=False, indent=2)
-    # Rows that others wrote may hold lone surrogates, which have no place in a file.
-    response = HttpResponse(text.encode(errors="replace"), content_type="application/json")
-    response["Content-Disposition"] = f'attachment; filename="run-{run_id}-step-{step}-attempt-{number}-output.json"'
-    return response
+    return download_json(output, f"run-{run_id}-step-{step}-attempt-{number}-output.json")
 
 
 _ATTEMPT = "runs/<number:run_id>/steps/<number:step>/attempts/<number:number>/"
