@@ -174,7 +174,8 @@ def _summarise(step: int, tracks: Sequence[Track], latest: int) -> Sequence[Mark
     for (rank, number), count in sorted(courses.items()):
         begin = ", " if parts else f"{format_plural(len(tracks), 'issue')}: "
         how_many = f"{format_count(count)} " if len(courses) > 1 else "all " if count > 1 and rank < _UNCHECKED else ""
-        parts.append(_link(step, number, f"{begin}{how_many}{_COURSES[rank]}"))
+        where = (f"attempt {number}", address_attempt(step, number)) if number else ()
+        parts.append(Mark("summary", f"{begin}{how_many}{_COURSES[rank]}", *where))
     return parts
 
 
@@ -190,8 +191,3 @@ def _find_course(track: Track, latest: int) -> tuple[int, int]:
     if last.fixed_before is not None:
         return _RETURNED, last.number
     return _NEW, last.number
-
-
-def _link(step: int, number: int, words: str) -> Mark:
-    where = (f"attempt {number}", address_attempt(step, number)) if number else ()
-    return Mark("summary", words, *where)

@@ -12,7 +12,7 @@ from django.db.models import Count
 from django.urls import reverse
 
 from flows.engine.differences import pair_steps
-from flows.engine.history import UNDECIDED, UNREPORTED_USAGE, TokenUsage, sum_usage
+from flows.engine.history import UNDECIDED, TokenUsage, sum_usage
 from flows.engine.spec import FlowSpec
 from runs import models
 from runs.formatting import NOTHING, format_cost, format_count, format_duration
@@ -26,7 +26,7 @@ from runs.models import Run
 from runs.pages.attempt_rows import list_attempt_rows, read_outputs
 from runs.pages.attempt_view import view_issue
 from runs.pages.badges import FATES, SEVERITIES, STATES, Badge, IssueCounts, list_counts
-from runs.stored_history import read_usage
+from runs.pages.outline import view_usage
 
 MAX_BYTES = 600_000
 """Bytes of stored outputs that one page compares; further steps are left to the pages of their attempts."""
@@ -302,13 +302,7 @@ def _list_step_figures(
         begun = [row.started_at for row in side.attempts if row.started_at]
         ended = [row.ended_at for row in side.attempts if row.ended_at]
         seconds.append((max(ended) - min(begun)).total_seconds() if begun and ended else None)
-        usages.append(
-            sum_usage(
-                read_usage(row.usage) if hasattr(row, "usage") else UNREPORTED_USAGE
-                for row in side.attempts
-                if row.outcome
-            )
-        )
+        usages.append(sum_usage(usage for row in side.attempts if (usage := view_usage(row))))
     found = [list_counts(counts.get((side.run.pk, side.index), {})) for side in sides]
     figures = [
         compare_counts("Attempts", len(old.attempts), len(new.attempts)),

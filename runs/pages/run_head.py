@@ -103,17 +103,12 @@ def _describe_success(run: Run, outline: Outline) -> dict[str, Any] | None:
     retried = [(str(cut_text(step.name, 60)), step.tries) for step in outline.steps if step.tries > 1]
     last = [step.last for step in outline.steps if step.last]
     whole = sum(count for attempt in last for _, count in attempt.counts)
-    of_result = last[-1].counts
-    in_result = sum(count for _, count in of_result)
-    verb = "is" if whole == 1 else "are"
+    in_result = sum(count for _, count in last[-1].counts)
     left = ""
-    if in_result and in_result == whole:
-        how_many = "One" if whole == 1 else formatting.format_count(whole)
-        severity = f" {of_result[0][0].tone}" if len(of_result) == 1 else ""
-        left = f"{how_many}{severity} issue{'s'[: whole - 1]} {verb} left in the result."
-    elif whole:
-        of_them = f", {formatting.format_count(in_result)} of them in the result" if in_result else ""
-        left = f"{formatting.format_plural(whole, 'issue')} {verb} left{of_them or ' in earlier steps'}."
+    if whole:
+        where = f", {formatting.format_count(in_result)} of them in the result" if in_result else " in earlier steps"
+        where = " in the result" if in_result == whole else where
+        left = f"{formatting.format_plural(whole, 'issue')} {'is' if whole == 1 else 'are'} left{where}."
     return {
         "steps": len(outline.steps),
         "retries": sum(count - 1 for _, count in retried),

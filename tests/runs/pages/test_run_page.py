@@ -73,7 +73,7 @@ class TestHead:
             ((make_attempt(1, 1), make_attempt(3, 1)), "All 3 steps passed."),
             ((*retried, make_attempt(3, 1)), "All 3 steps passed, with 1 retry: Step 1 needed 2 attempts."),
             # What was interrupted is no retry.
-            ((*lost, make_attempt(3, 1, issues=(low,))), "All 3 steps passed. One low issue is left in the result."),
+            ((*lost, make_attempt(3, 1, issues=(low,))), "All 3 steps passed. 1 issue is left in the result."),
             ((make_attempt(3, 1, issues=(low, high)),), "All 3 steps passed. 2 issues are left in the result."),
             ((make_attempt(1, 1, issues=(low,)), make_attempt(3, 1)), "1 issue is left in earlier steps."),
             (
