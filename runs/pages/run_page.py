@@ -296,22 +296,21 @@ def show_all_attempts(request: HttpRequest, run_id: int) -> HttpResponse:
     """All attempts of a run below each other, to be printed and to be searched by the browser."""
     page = load_run_page(request, run_id, Selection(INPUT, view=View.JSON))
     rows, issues, spec, traced = page["rows"], page["issues"], page["spec"], page["traced"]
-    free, shown = MAX_SHOWN_BYTES, []
+    free, shown = MAX_SHOWN_BYTES, set()
     for row in rows:
         if row.pk not in traced.same_as and row.stored_bytes <= free:
             free -= row.stored_bytes
-            shown.append(row)
+            shown.add(row)
     read_outputs(shown)
     complete_issues(issue for row in rows for issue in list_page(issues.get(row.pk, ())))
-    known = {row.pk for row in shown}
     attempts = {}
     for row in rows:
-        if row.pk not in known:
+        is_left_out = row not in shown
+        if is_left_out:
             row.output = None
-        step, index = spec.step(row.step.index) if spec else None, row.step.index
-        own = issues.get(row.pk, [])
-        view = view_attempt(row, own, page["run"], step, run_url=page["run_url"], traced=traced.issues.get(index))
-        attempts[name_attempt(row)] = view, row.pk not in known
+        step, of_step = spec.step(row.step.index) if spec else None, traced.issues.get(row.step.index)
+        view = view_attempt(row, issues.get(row.pk, []), page["run"], step, run_url=page["run_url"], traced=of_step)
+        attempts[name_attempt(row)] = view, is_left_out
     steps = [(step, [(*attempts[line.id], line) for line in step.attempts]) for step in page["outline"].steps]
     return render(request, "runs/run_attempts.html", {**page, "steps": steps})
 
@@ -369,11 +368,8 @@ def _fetch_current(run_id: int) -> tuple[int, bool] | None:
 
 
 def _go_to_issue(run_id: int, step: int, number: int, position: str) -> HttpResponse:
-    issues = list(
-        Issue.objects.filter(attempt__step__run=run_id, attempt__step__index=step, attempt__number=number)
-        .only("severity", "position")
-        .order_by("position")
-    )
+    own = Issue.objects.filter(attempt__step__run=run_id, attempt__step__index=step, attempt__number=number)
+    issues = list(own.only("severity", "position"))
     issue = next((issue for issue in issues if str(issue.position) == position), None)
     if issue is None:
         raise Http404
