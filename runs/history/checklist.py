@@ -247,7 +247,8 @@ class _Building:
                 value = shorten(_format(resolve_pointer(self.output, issue.path or "")), _VALUE_LENGTH)
             except (LookupError, ValueError):
                 value = ""
-            href = "" if issue.position in self.pages or self.prefix is None else f"#{self.prefix}i{issue.position}"
+            is_here = self.prefix is not None and self.pages.get(issue.position, 1) == 1
+            href = f"#{self.prefix}i{issue.position}" if is_here else ""
             values.append(FoundValue(href, issue.severity, show_place(issue), show_invisible(value)))
         return values, len(placed) - len(values)
 

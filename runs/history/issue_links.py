@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from django.core.paginator import Page, Paginator
 
@@ -86,11 +85,10 @@ def list_page(issues: Sequence[models.Issue], number: int = 1) -> Page[models.Is
 
 
 def find_pages(issues: Collection[models.Issue]) -> Mapping[int, int]:
-    """The page of each issue of an attempt by its position, without those of the first; ``issues`` are all of them."""
+    """The page of each issue of an attempt by its position, if not all are on the first; ``issues`` are all of them."""
     if len(issues) <= MAX_LISTED_ISSUES:
         return {}
-    further = islice(enumerate(_sort(issues)), MAX_LISTED_ISSUES, None)
-    return {issue.position: place // MAX_LISTED_ISSUES + 1 for place, issue in further}
+    return {issue.position: place // MAX_LISTED_ISSUES + 1 for place, issue in enumerate(_sort(issues))}
 
 
 def _sort(issues: Iterable[models.Issue]) -> list[models.Issue]:

@@ -17,7 +17,6 @@ from runs.history.texts import ShownText, cut_text, show_invisible
 
 MAX_LINES = 1_000
 MAX_VALUES = 1_500
-MAX_JSON_LINES = 2_000
 MAX_CHARACTERS = 100_000
 """What one view shows."""
 MAX_TEXT = 20_000
@@ -166,12 +165,12 @@ def view_output(
 
 def view_text(text: str, *, prefix: str = "output", download_url: str = "") -> OutputView:
     """Build the only view of what came back instead of an output: its lines."""
-    listing = list_text(text, max_lines=MAX_JSON_LINES, max_characters=MAX_CHARACTERS)
+    listing = list_text(text, max_characters=MAX_CHARACTERS)
     return OutputView(prefix, View.TEXT, (), download_url, json=listing, is_cut=listing.is_cut)
 
 
 def _view_json(base: OutputView, value: Any, marks: Sequence[Mark]) -> OutputView:
-    listing = list_json(value, max_lines=MAX_JSON_LINES, max_characters=MAX_CHARACTERS)
+    listing = list_json(value, max_characters=MAX_CHARACTERS)
     return replace(base, json=listing, anchors=listing.mark(marks), is_cut=listing.is_cut)
 
 

@@ -11,10 +11,10 @@ import pytest
 from django.template.loader import render_to_string
 from hypothesis import given
 
+from runs.history import json_lines
 from runs.history.json_lines import Mark
 from runs.history.output_view import (
     MAX_COLUMNS,
-    MAX_JSON_LINES,
     MAX_LINES,
     MAX_ROWS,
     MAX_VALUES,
@@ -169,7 +169,7 @@ class TestBounds:
     @pytest.mark.parametrize("name", HUGE)
     def test_a_huge_output_is_bounded_and_says_what_is_left_out(self, name: str, view: View) -> None:
         shown = view_output(HUGE[name], view=view, download_url="/all")
-        assert len(shown.lines) <= MAX_LINES and len(shown.json.lines if shown.json else ()) <= MAX_JSON_LINES
+        assert len(shown.lines) <= MAX_LINES and len(shown.json.lines if shown.json else ()) <= json_lines.MAX_LINES
         assert sum(len(line.fields) for line in shown.lines) <= MAX_VALUES + 100
         assert all(len(table.rows) <= MAX_ROWS and len(table.columns) <= MAX_COLUMNS for table in shown.tables)
         html = render(shown)
