@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime, timedelta, tzinfo
+from datetime import datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
-from functools import lru_cache
 
 NOTHING = "—"
 """Stands where a number is unknown or doesn't apply."""
@@ -114,34 +112,6 @@ def format_large(count: int | None) -> str:
         return format_count(count)
     # 999,950 and more would round to "1000.0k".
     return f"{count / 1_000:.1f}k" if count < 999_950 else f"{count / 1_000_000:.1f}M"
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """A point in time as a page shows it, in the time zone of the reader."""
-
-    iso: str
-    """For ``<time datetime>``."""
-    full: str
-    """``21 Nov 2026, 02:14:09 UTC``."""
-    text: str
-    """What is shown: how long ago it was, or its day."""
-
-
-def build_moment(value: datetime, now: datetime, zone: tzinfo) -> Moment:
-    """``value`` as seen at ``now`` in ``zone``: in one unit up to a week ago, by its day before that."""
-    iso, full, day = _format_in_zone(value, zone)
-    seconds = int(max((now - value).total_seconds(), 0))
-    for limit, unit, name in ((60, 1, "s"), (3_600, 60, "min"), (86_400, 3_600, "h"), (7 * 86_400, 86_400, "d")):
-        if seconds < limit:
-            return Moment(iso, full, f"{seconds // unit} {name} ago")
-    return Moment(iso, full, day)
-
-
-@lru_cache(maxsize=2_000)
-def _format_in_zone(value: datetime, zone: tzinfo) -> tuple[str, str, str]:
-    local = value.astimezone(zone)
-    return value.isoformat(timespec="milliseconds"), format_moment(local), f"{local.day} {local:%b %Y}"
 
 
 def format_moment(local: datetime) -> str:

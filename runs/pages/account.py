@@ -135,7 +135,6 @@ def _list_sessions(request: HttpRequest, user: User, now: datetime) -> Sequence[
             "browser": _name_browser(str(known.get(BROWSER) or "")),
             "address": str(known.get(ADDRESS) or ""),
             "since": since,
-            "length": since and now - since,
             "is_this": row.session_key == request.session.session_key,
         })  # fmt: skip
     return sessions
@@ -232,7 +231,6 @@ def _describe_token(token: ApiToken, now: datetime) -> dict[str, Any]:
         "token": token,
         "scope": SCOPES[token.scope][0],
         "badge": TOKEN_BADGES["soon" if is_soon else state],
-        "unused_for": token.last_used_at and now - token.last_used_at,
     }
 
 

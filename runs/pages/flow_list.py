@@ -6,7 +6,7 @@ A page costs the same queries however many flows and runs there are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date
 from typing import Any, NamedTuple
 
 from django.core.paginator import Paginator
@@ -18,7 +18,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from flows.models import Flow
-from runs.formatting import NOTHING, format_age, format_count
+from runs.formatting import NOTHING, format_count
 from runs.models import DailyRuns, Run
 from runs.pages.access import require_permission
 from runs.pages.badges import STATES, Badge, find_run_state
@@ -35,8 +35,6 @@ class FlowRow(NamedTuple):
 
     flow: Flow
     last_run: Run | None
-    age: str
-    """Of its last run."""
     state: Badge | None
     is_simulated: bool
     cells: Sequence[str]
@@ -50,24 +48,23 @@ class FlowRow(NamedTuple):
 @require_permission("runs.view_run")
 def show_flows(request: HttpRequest) -> HttpResponse:
     """All flows, with how their runs of the last 30 days went."""
-    now = timezone.now()
     last = Run.objects.filter(flow=OuterRef("pk")).order_by("-created_at", "-pk").values("pk")[:1]
     flows = Flow.objects.select_related("live_version").defer("description", "live_version__spec")
     ordered = flows.annotate(last_run=Subquery(last)).order_by("is_archived", "title", "pk")
     number = request.GET.get("page") or "1"
     page = Paginator(ordered, PAGE_SIZE).get_page(number)
-    period = last_days(DAYS, now.astimezone(UTC).date())
+    period = last_days(DAYS, timezone.now().astimezone(UTC).date())
     context = {
         "page": page,
         "is_other_page": number != str(page.number),
-        "rows": _build_rows(list(page.object_list), period, now),
+        "rows": _build_rows(list(page.object_list), period),
         "columns": OF_FLOW,
         "days": [f"{slot.first.day} {slot.first:%b}" for slot in period.slots],
     }
     return render(request, "runs/flows.html", context)
 
 
-def _build_rows(flows: Sequence[Any], period: Period, now: datetime) -> list[FlowRow]:
+def _build_rows(flows: Sequence[Any], period: Period) -> list[FlowRow]:
     keys = [flow.last_run for flow in flows if flow.last_run]
     runs = Run.objects.only("flow", "status", "cancel_requested", "created_at").in_bulk(keys)
     days: dict[tuple[int, bool], list[tuple[date, RunSums]]] = {}
@@ -75,15 +72,11 @@ def _build_rows(flows: Sequence[Any], period: Period, now: datetime) -> list[Flo
     for flow, is_simulated, day, *columns in counted.values_list("flow", "is_simulated", "day", *_COLUMNS):
         sums = RunSums(**dict(zip(_COLUMNS, columns, strict=True)))
         days.setdefault((flow, is_simulated), []).append((day, sums))
-    return [_build_row(flow, runs.get(flow.last_run), days, period, now) for flow in flows]
+    return [_build_row(flow, runs.get(flow.last_run), days, period) for flow in flows]
 
 
 def _build_row(
-    flow: Flow,
-    run: Run | None,
-    days: dict[tuple[int, bool], list[tuple[date, RunSums]]],
-    period: Period,
-    now: datetime,
+    flow: Flow, run: Run | None, days: dict[tuple[int, bool], list[tuple[date, RunSums]]], period: Period
 ) -> FlowRow:
     # Simulated runs are kept apart: they count for a flow only where it has no others.
     is_simulated = (flow.pk, False) not in days
@@ -93,7 +86,6 @@ def _build_row(
     return FlowRow(
         flow=flow,
         last_run=run,
-        age=format_age(now - run.created_at) if run else "",
         state=STATES[find_run_state(run)] if run else None,
         is_simulated=is_simulated and bool(own),
         cells=list_cells(OF_FLOW, sums, is_simulated=is_simulated),

@@ -21,7 +21,7 @@ from flows.engine.json_values import dump_json
 from flows.engine.judging import AUDIT_ERROR, MORE_ISSUES
 from flows.models import Flow, FlowVersion
 from runs.filter_fields import parse_run_number
-from runs.formatting import build_moment, format_plural
+from runs.formatting import format_plural
 from runs.history.issue_links import address_issue
 from runs.history.texts import SHORT_TEXT, cut_text, show_invisible
 from runs.issue_groups import (
@@ -242,10 +242,8 @@ class _Builder:
 
     def _see(self, run: int | None, day: date | None) -> dict[str, Any]:
         """When a group was seen, and in which run, if that is still there."""
-        if end := self._ends.get(run or 0):
-            moment = build_moment(end, self._now, timezone.get_current_timezone())
-            return {"run": run, "text": moment.text, "title": moment.full}
-        return {"text": f"{day.day} {day:%b %Y}" if day else "", "title": ""}
+        ended_at = self._ends.get(run or 0)
+        return {"run": run if ended_at else None, "at": ended_at, "day": day}
 
     def _find_mark(self, group: IssueGroup) -> str:
         """Whether the newest versions brought an issue, or took it away."""
@@ -348,5 +346,4 @@ def _build_issue_row(issue: FoundIssue, value: Any, fate: tuple[str, str] | None
         "message": cut_text(issue.message, SHORT_TEXT),
         "outcome": STATES.get(issue.outcome),
         "fate": Badge(fate[1], *FATES[fate[0]]) if fate else None,
-        "ended": issue.ended_at and build_moment(issue.ended_at, timezone.now(), timezone.get_current_timezone()),
     }

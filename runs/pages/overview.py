@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -24,7 +24,6 @@ from flows.models import Flow
 from flows.providers import describe_providers
 from runs.formatting import (
     NOTHING,
-    build_moment,
     format_age,
     format_cost,
     format_count,
@@ -37,7 +36,7 @@ from runs.history.texts import SHORT_TEXT, cut_text
 from runs.models import Attempt, Issue, Run, RunStatus
 from runs.pages.access import require_permission
 from runs.pages.addresses import build_issues_url, link_runs
-from runs.pages.badges import SEVERITIES, STATES
+from runs.pages.badges import SEVERITIES, STATES, find_run_state
 from runs.pages.flow_figures import plot_sparkline
 from runs.pages.samples import is_without_runs
 from runs.seeding import fetch_sample_flows
@@ -85,7 +84,7 @@ def _describe_parts(page: str, parts: Sequence[Part]) -> dict[str, Any]:
 @require_permission("runs.view_run")
 def show_changes(request: HttpRequest, page: str) -> HttpResponse:
     """The parts of ``page`` that changed since those that ``?seen`` names by their digests; 204 if none did."""
-    parts, seen = PARTS[page](timezone.now()), request.GET.get("seen", "")
+    parts, seen = PARTS[page](), request.GET.get("seen", "")
     if not re.fullmatch(rf"[0-9a-f]{{12}}(\.[0-9a-f]{{12}}){{{len(parts) - 1}}}", seen):
         words = f"Ask with ?seen={'.'.join(['DIGEST'] * len(parts))}."
         return HttpResponse(words, status=400, content_type="text/plain")
@@ -115,11 +114,10 @@ def show_overview(request: HttpRequest) -> HttpResponse:
     """Health, failures, flows and the queue; how to get started where nothing ever ran."""
     if is_without_runs():
         return render(request, "runs/first_run.html", {"flow_count": Flow.objects.runnable().count()})
-    now = timezone.now()
     wanted = request.GET.get("runs", "")
     context = {
-        **_describe_parts("overview", load_overview_parts(now)),
-        "health": load_health(now, wants_simulated=wanted == "simulated"),
+        **_describe_parts("overview", load_overview_parts()),
+        "health": load_health(timezone.now().astimezone(UTC).date(), wants_simulated=wanted == "simulated"),
         "warnings": () if wanted in {"", "real", "simulated"} else ("“runs” can be real or simulated.",),
         "running_url": link_runs(status="running"),
         "failed_url": link_runs(status="failed,errored"),
@@ -128,7 +126,7 @@ def show_overview(request: HttpRequest) -> HttpResponse:
     return render(request, "runs/overview.html", context)
 
 
-def load_overview_parts(now: datetime) -> tuple[Part, ...]:
+def load_overview_parts() -> tuple[Part, ...]:
     """The live parts of the overview. Each query reads the few rows that are shown off an index."""
     queue = fetch_queue_state(limit=MAX_SHOWN)
     columns = ("status", "cancel_requested", "revision", "started_at", "step_count", "steps_passed", "attempt_count")
@@ -142,13 +140,13 @@ def load_overview_parts(now: datetime) -> tuple[Part, ...]:
         Part(
             "failures",
             _digest([run.pk for run in failed]),
-            lambda: {"causes": list_causes(failed, now), "failed": failed},
+            lambda: {"causes": list_causes(failed), "failed": failed},
         ),
         Part(
             "running",
             _digest([(run.pk, run.revision) for run in running]),
             lambda: {
-                "runs": [_build_running(run, now) for run in running[:MAX_RUNNING]],
+                "runs": [(run, STATES[find_run_state(run)]) for run in running[:MAX_RUNNING]],
                 "has_more": len(running) > MAX_RUNNING,
             },
         ),
@@ -178,17 +176,6 @@ def _format_backlog(queue: QueueState, *kinds: str) -> str:
     return f"≥ {count}" if queue.more.intersection(kinds) else count
 
 
-def _build_running(run: Run, now: datetime) -> dict[str, Any]:
-    begun = run.started_at
-    return {
-        "run": run,
-        "state": STATES["cancelling" if run.cancel_requested else str(run.status)],
-        "progress": round(100 * run.steps_passed / run.step_count) if run.step_count else 0,
-        "started": build_moment(begun, now, timezone.get_current_timezone()) if begun else None,
-        "seconds": (now - begun).total_seconds() if begun else None,
-    }
-
-
 def _fetch_failed() -> list[Any]:
     """The newest runs that failed or ended with an error."""
     columns = ("ended_at", "status", "end_reason", "blocking_step", "blocking_attempt", "flow__name", "flow__title")
@@ -200,7 +187,7 @@ def _fetch_failed() -> list[Any]:
     return sorted(found, key=attrgetter("ended_at"), reverse=True)
 
 
-def list_causes(failed: Sequence[Any], now: datetime) -> list[dict[str, Any]]:
+def list_causes(failed: Sequence[Any]) -> list[dict[str, Any]]:
     """Failures by flow, end reason and what blocked: the most frequent first. Two queries."""
     blocking = _fetch_blocking([run.pk for run in failed if run.blocking_step is not None])
     groups: dict[tuple[Any, ...], list[Any]] = {}
@@ -209,10 +196,10 @@ def list_causes(failed: Sequence[Any], now: datetime) -> list[dict[str, Any]]:
         key = (run.flow_id, run.status, run.end_reason, step_name, issue and (issue.audit or issue.code))
         groups.setdefault(key, []).append(run)
     largest = sorted(groups.values(), key=lambda runs: (-len(runs), -runs[0].pk))[:MAX_CAUSES]
-    return [_build_cause(runs, *blocking.get(runs[0].pk, ("", None)), now) for runs in largest]
+    return [_build_cause(runs, *blocking.get(runs[0].pk, ("", None))) for runs in largest]
 
 
-def _build_cause(runs: Sequence[Any], step_name: str, issue: Any, now: datetime) -> dict[str, Any]:
+def _build_cause(runs: Sequence[Any], step_name: str, issue: Any) -> dict[str, Any]:
     """Runs that failed for one reason; ``url`` leads to what blocked the newest, at the offending value."""
     newest = runs[0]
     url = reverse("runs:page", args=[newest.pk])
@@ -231,8 +218,6 @@ def _build_cause(runs: Sequence[Any], step_name: str, issue: Any, now: datetime)
         "message": cut_text((issue and issue.beginning) or newest.sentence, SHORT_TEXT),
         "url": url,
         "issues_url": issue and build_issues_url(newest.flow.name, **about, step=newest.blocking_step, period="90d"),
-        "ended": build_moment(newest.ended_at, now, timezone.get_current_timezone()),
-        "age": max(now - newest.ended_at, timedelta(0)),
     }
 
 
@@ -254,12 +239,11 @@ def _fetch_blocking(run_ids: Sequence[int]) -> dict[int, tuple[str, Any]]:
 # Health
 
 
-def load_health(now: datetime, *, wants_simulated: bool) -> dict[str, Any] | None:
+def load_health(today: date, *, wants_simulated: bool) -> dict[str, Any] | None:
     """Today beside the days before over all flows; None if no run ended. Two queries.
 
     Simulated runs are summed up if they are asked for, or if there are no others.
     """
-    today = now.astimezone(UTC).date()
     period = last_days(CHART_DAYS, today)
     by_kind = load_flow_days(period)
     if not by_kind:
@@ -367,11 +351,11 @@ def _format_day(sums: RunSums | None, *, by_cost: bool) -> str:
 @require_permission("runs.view_run")
 def show_workers(request: HttpRequest) -> HttpResponse:
     """The workers, the queue and the model providers."""
-    context = {**_describe_parts("workers", load_worker_parts(timezone.now())), "providers": describe_providers()}
+    context = {**_describe_parts("workers", load_worker_parts()), "providers": describe_providers()}
     return render(request, "runs/workers.html", context)
 
 
-def load_worker_parts(_now: datetime) -> tuple[Part, ...]:
+def load_worker_parts() -> tuple[Part, ...]:
     """The live parts of the page of workers."""
     queue = fetch_queue_state(limit=MAX_SHOWN)
     figures = {
@@ -395,7 +379,7 @@ def load_worker_parts(_now: datetime) -> tuple[Part, ...]:
     )
 
 
-PARTS: Mapping[str, Callable[[datetime], tuple[Part, ...]]] = {
+PARTS: Mapping[str, Callable[[], tuple[Part, ...]]] = {
     "overview": load_overview_parts,
     "workers": load_worker_parts,
 }

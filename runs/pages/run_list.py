@@ -26,7 +26,7 @@ from flows.models import Flow
 from runs.facets import list_known_values
 from runs.filter_fields import parse_run_number
 from runs.filters import PAGING, PARAMETERS, RunFilters, fetch_matching_runs
-from runs.formatting import build_moment, format_budget, format_count, format_duration, format_moment
+from runs.formatting import format_budget, format_count, format_duration, format_moment
 from runs.history.issue_links import address_attempt, anchor_attempt
 from runs.history.texts import show_invisible
 from runs.models import Attempt, Priority, Run, RunStatus, SavedView, Step
@@ -207,7 +207,6 @@ def _load_rows(ids: Sequence[int], titles: Mapping[int, str], search: str, now: 
                 "segments": _plot_segments(states.get(run.pk) or ("passed",) * min(run.step_count, MAX_SEGMENTS)),
                 "issues": count_run_issues(run),
                 "duration": format_duration(seconds),
-                "created": build_moment(run.created_at, now, timezone.get_current_timezone()),
                 "excerpts": [_describe_excerpt(one, url) for one in excerpts.get(run.pk, ())],
             }
         )

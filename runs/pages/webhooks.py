@@ -102,7 +102,6 @@ def _describe_row(delivery: WebhookDelivery, now: datetime) -> Mapping[str, Any]
         "badge": BADGES[state],
         "answer": delivery.last_status or ("No answer" if state in ("retrying", "failed") else ""),
         "next_try": next_try,
-        "age": now - delivery.created_at,
     }
 
 

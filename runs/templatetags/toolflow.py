@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache
 
 from django import template
+from django.template.defaultfilters import date
 from django.utils import timezone
 from django.utils.safestring import SafeString, mark_safe
 from heroicons.templatetags.heroicons import heroicon_mini
@@ -22,7 +23,6 @@ register.filter("inert", show_invisible)
 register.filter("tokens", formatting.format_count)
 register.filter("cost", formatting.format_cost)
 register.filter("duration", formatting.format_duration)
-register.filter("age", formatting.format_age)
 register.filter("plural", formatting.format_plural)
 register.simple_tag(is_simulated, name="is_simulated_site")
 
@@ -60,6 +60,25 @@ def direction(text: object) -> str:
 def moment(value: datetime) -> str:
     """A point in time with its zone, that of the reader: ``21 Nov 2026, 02:14:09 UTC``."""
     return formatting.format_moment(timezone.localtime(value))
+
+
+@register.filter
+def elapsed(value: datetime) -> str:
+    """For how long something has been going on: ``1 min 08 s``."""
+    return formatting.format_elapsed((timezone.now() - value).total_seconds())
+
+
+@register.filter
+def age(value: datetime) -> str:
+    """How long ago something was: ``5 h``."""
+    return formatting.format_age(timezone.now() - value)
+
+
+@register.filter
+def ago(value: datetime) -> str:
+    """``5 h ago``; from a week on the day, which says more: ``21 Nov 2026``."""
+    is_recent = timezone.now() - value < timedelta(days=7)
+    return f"{age(value)} ago" if is_recent else date(timezone.localtime(value), "j M Y")
 
 
 @register.simple_tag
