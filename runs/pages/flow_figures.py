@@ -166,24 +166,11 @@ def load_counted(scope: Scope, period: Period, model: str) -> Counted:
     return Counted(period, scope.is_simulated, days, groups, runs, model, StepSums.join(own), attempts)
 
 
-class Figure(NamedTuple):
-    """One of the three figures: its value in the period, its trend, and what the latest version changed."""
+def build_figures(counted: Counted, *, by_cost: bool, versions: Sequence[RunSums | StepSums]) -> list[Any]:
+    """Two rates, and the cost or the tokens of a result, each with its trend and what the latest version changed.
 
-    id: str
-    title: str
-    value: str
-    note: str
-    change: str
-    """``+7 points``; empty where there is nothing to compare with."""
-    tone: str
-    """``passed`` for a better value, ``failed`` for a worse one, else empty."""
-    trend: Trend | None
-    first: str
-    last: str
-
-
-def build_figures(counted: Counted, *, by_cost: bool, versions: Sequence[RunSums | StepSums]) -> list[Figure]:
-    """Two rates, and the cost or the tokens of a result; ``versions`` are those that ran, the newest first."""
+    ``versions`` are those that ran, the newest first.
+    """
     if isinstance(counted.whole, RunSums):
         columns = PASS_RATE, FIRST_RATE, COST_PER_ACCEPTED if by_cost else TOKENS_PER_ACCEPTED
         notes = [format_plural(counted.whole.runs, "run"), "without any retry"]
@@ -199,11 +186,19 @@ def build_figures(counted: Counted, *, by_cost: bool, versions: Sequence[RunSums
         numbers = [None if value is None else float(value) for value in values]
         # Rates reach from none to all. Above the highest of other values there is a little room.
         scale = 1.0 if id != "use" else 1.1 * max((number for number in numbers if number), default=0.0)
-        [value] = counted.list_cells([column], counted.whole)
-        change = _compare(column, *versions[1::-1], is_rate=id != "use") if len(versions) > 1 else ("", "")
-        trend = plot_trend(numbers, scale=scale)
-        ends = (known[0], known[-1]) if known else ("", "")
-        figures.append(Figure(id, column.title, value, note, *change, trend, *ends))
+        change, tone = _compare(column, *versions[1::-1], is_rate=id != "use") if len(versions) > 1 else ("", "")
+        figures.append(
+            {
+                "id": id,
+                "title": column.title,
+                "value": counted.list_cells([column], counted.whole)[0],
+                "note": note,
+                "change": change,
+                "tone": tone,
+                "trend": plot_trend(numbers, scale=scale),
+                "known": known,
+            }
+        )
     return figures
 
 
@@ -222,22 +217,15 @@ def _compare(column: Column, old: Any, new: Any, *, is_rate: bool) -> tuple[str,
     return f"{sign}{words}", "passed" if (difference > 0) == is_rate else "failed"
 
 
-class Table(NamedTuple):
-    """A table of numbers; a row has a name, an address or none, and cells."""
-
-    id: str
-    title: str
-    note: str
-    heads: Sequence[str]
-    rows: Sequence[tuple[str, str, Sequence[str]]]
-
-
-def list_tables(counted: Counted, versions: Mapping[int, int], link_model: Callable[[str], str]) -> list[Table]:
+def list_tables(counted: Counted, versions: Mapping[int, int], link_model: Callable[[str], str]) -> list[Any]:
     """The retry cost, days, steps and models; ``versions`` are numbers by slot, as ``find_versions`` gives them."""
 
-    def build(id: str, title: str, note: str, head: str, columns: Sequence[Column], rows: Iterable[Any]) -> Table:
+    def build(
+        id: str, title: str, note: str, head: str, columns: Sequence[Column], rows: Iterable[Any]
+    ) -> dict[str, Any]:
         cells = [(name, url, counted.list_cells(columns, sums)) for name, url, sums in rows]
-        return Table(id, title, note, [head, *(column.title for column in columns)], cells)
+        heads = [head, *(column.title for column in columns)]
+        return {"id": id, "title": title, "note": note, "heads": heads, "rows": cells}
 
     model, uses = counted.model, use_of_runs(counted.runs)
     by_step = sum_groups(

@@ -10,10 +10,9 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlencode
 
-from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import path, reverse
@@ -42,7 +41,6 @@ from runs.pages.flow_figures import (
 )
 from runs.pages.flow_grid import load_grid
 from runs.pages.flow_version import (
-    AuditLine,
     Definition,
     build_definition,
     fetch_flow,
@@ -86,17 +84,14 @@ _MAX_NAMED = 3
 @require_permission("runs.view_run")
 def show_flow(request: HttpRequest, flow_name: str) -> HttpResponse:
     """What one flow does and how its runs went."""
-    context = load_flow_page(fetch_flow(flow_name), request.GET, timezone.now(), request.user)
-    return render(request, "runs/flow.html", context)
+    return render(request, "runs/flow.html", load_flow_page(fetch_flow(flow_name), request.GET, timezone.now()))
 
 
 urls = [path("flows/<slug:flow_name>/", show_flow, name="flow")]
 
 
-def load_flow_page(
-    flow: Flow, query: Mapping[str, str], now: datetime, user: AbstractBaseUser | AnonymousUser
-) -> dict[str, Any]:
-    """What the template shows of a flow, which comes with its live version; ``user`` decides which links there are."""
+def load_flow_page(flow: Flow, query: Mapping[str, str], now: datetime) -> dict[str, Any]:
+    """What the template shows of a flow, which comes with its live version."""
     columns = ("number", "digest", "note", "created_at", "flow", "created_by__username")
     rows = FlowVersion.objects.filter(flow=flow).select_related("created_by").order_by("-number")
     found = list(rows.only(*columns))
@@ -154,12 +149,10 @@ def load_flow_page(
         "grid": load_grid(flow, versions, shown, only=only, now=now),
         "audits": load_audits(definition, scope, counted, asked, load_without_each(shown) if shown else None),
         "version_columns": version_columns,
-        "version_rows": list_versions(
-            flow,
-            found,
-            {key: counted.list_cells(version_columns, by_version.get(key, nothing)) for key in versions},
-            user,
-        ),
+        "version_rows": [
+            (version, *rest, counted.list_cells(version_columns, by_version.get(version.pk, nothing)))
+            for version, *rest in list_versions(found)
+        ],
         "tables": list_tables(counted, leading, lambda model: build_flow_url(flow, asked, model=model) if model else "")
         if counted.days
         else (),
@@ -242,37 +235,6 @@ def list_choices(
 # Audits
 
 
-class AuditRow(NamedTuple):
-    """One audit of one step, or a code of ToolFlow's own; ``line`` is None for what the version shown doesn't have."""
-
-    name: str
-    is_code: bool
-    url: str
-    step: str
-    line: AuditLine | None
-    fired: str
-    runs: str
-    fixed: str
-    """The share of retried attempts that the next attempt fixed."""
-    bar: str
-    """The same as a width; empty where nothing was retried."""
-    retries: str
-    cost: str
-    """Of them."""
-    without: WithoutIt | None
-    """None where it was not worked out."""
-
-
-class WithoutIt(NamedTuple):
-    """What leaving out one audit alone would save."""
-
-    retries: str
-    lines: Sequence[str]
-    tone: str
-    only_costs: bool
-    """Whether all runs that it kept from passing at once passed the step in the end."""
-
-
 _REASONS = {
     BacktestReason.IMPURE_PLUGIN: "plug-in that is not pure",
     BacktestReason.MISSING_PLUGIN: "plug-in missing",
@@ -322,20 +284,20 @@ def load_audits(
     for (name, audit, code), sums in merged.items():
         number, line = known.get((name, audit), (sums.step, None))
         rows.append(
-            AuditRow(
-                name=audit or code,
-                is_code=not audit,
-                url=build_url(audit=audit, code=code),
-                step=f"{number} {name}".strip(),
-                line=line,
-                fired=format_count(sums.fired),
-                runs=runs.get((audit, code), "") if sums.fired else "never fired",
-                fixed=format_share(sums.fixed_rate),
-                bar="" if sums.fixed_rate is None else f"{100 * sums.fixed_rate:.1f}%",
-                retries=format_count(sums.retried),
-                without=_describe_without(left_out.get((number, audit))) if line else None,
-                cost=NOTHING if counted.is_simulated else format_cost(sums.known_cost, sums.retry_unpriced),
-            )
+            {
+                "name": audit or code,
+                "is_code": not audit,
+                "url": build_url(audit=audit, code=code),
+                "step": f"{number} {name}".strip(),
+                # None for what the version shown doesn't have.
+                "line": line,
+                "sums": sums,
+                "runs": runs.get((audit, code), "") if sums.fired else "never fired",
+                "fixed": format_share(sums.fixed_rate),
+                "bar": "" if sums.fixed_rate is None else f"{100 * sums.fixed_rate:.1f}%",
+                "without": _describe_without(left_out.get((number, audit))) if line else None,
+                "cost": NOTHING if counted.is_simulated else format_cost(sums.known_cost, sums.retry_unpriced),
+            }
         )
     note = f"the first {MAX_AUDITS}" if len(audits) > MAX_AUDITS else ""
     return {
@@ -351,20 +313,29 @@ def load_audits(
     }
 
 
-def _describe_without(found: WithoutAudit | None) -> WithoutIt | None:
+def _describe_without(found: WithoutAudit | None) -> dict[str, Any] | None:
     """What leaving out an audit would change in the runs that could be judged; None where none could be."""
     if found is None or not found.judged:
         return None
     if not found.sooner:
-        return WithoutIt(format_retries(0), [f"all {format_count(found.judged)} judged the same"], "quiet", False)
+        return {
+            "retries": format_retries(0),
+            "lines": [f"all {format_count(found.judged)} judged the same"],
+            "tone": "quiet",
+        }
     kept = found.sooner - found.freed
     lines = [f"{format_plural(kept, 'run')} of {format_count(found.judged)} sooner"] if kept else []
     if found.freed:
         lines.append(f"{format_plural(found.freed, 'run')} that never passed would pass here")
     if found.saved.cost:
         lines[0] += f", \N{MINUS SIGN}{format_cost(found.saved.cost, found.saved.unpriced)}"
-    retries = f"\N{MINUS SIGN}{format_retries(found.retries_saved)}"
-    return WithoutIt(retries, lines, "errored" if found.freed else "passed", not found.unpassed)
+    return {
+        "retries": f"\N{MINUS SIGN}{format_retries(found.retries_saved)}",
+        "lines": lines,
+        "tone": "errored" if found.freed else "passed",
+        # All runs that it kept from passing at once passed the step in the end.
+        "only_costs": not found.unpassed,
+    }
 
 
 def _add(one: AuditSums, other: AuditSums) -> AuditSums:

@@ -12,11 +12,10 @@ from datetime import UTC, date, timedelta
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db.models import Sum
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, render
-from django.urls import path, reverse
+from django.urls import path
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
@@ -235,28 +234,17 @@ def _resolve(part: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
 # The table of versions
 
 
-class VersionRow(NamedTuple):
-    """One version; ``change`` is what it changed in words."""
+def list_versions(versions: Sequence[FlowVersion]) -> list[tuple[FlowVersion, FlowVersion | None, str]]:
+    """The newest of ``versions``, each with the one before and what it changed in words. At most one query.
 
-    version: FlowVersion
-    change: str
-    cells: Sequence[str]
-    compare_url: str
-
-
-def list_versions(
-    flow: Flow,
-    versions: Sequence[FlowVersion],
-    cells: Mapping[int, Sequence[str]],
-    user: AbstractBaseUser | AnonymousUser,
-) -> list[VersionRow]:
-    """Rows of the newest of ``versions``, which come newest first, with ``cells`` by their keys. At most one query."""
+    They come newest first.
+    """
     shown = versions[: MAX_VERSIONS + 1]
     load_specs(shown)
     rows = []
     for version, before in zip(shown[:MAX_VERSIONS], [*shown[1:], None], strict=False):
         change = _summarise(before.digest, version.digest) if before else "First version" * (version.number == 1)
-        rows.append(VersionRow(version, change, cells[version.pk], link_comparison(flow, before, version, user)))
+        rows.append((version, before, change))
     return rows
 
 
@@ -267,15 +255,6 @@ def _summarise(old: str, new: str) -> str:
     if before is None or after is None:
         return "This release can’t read the definition"
     return summarise_changes(compare_specs(before, after))
-
-
-def link_comparison(
-    flow: Flow, before: FlowVersion | None, version: FlowVersion, user: AbstractBaseUser | AnonymousUser
-) -> str:
-    """The difference to the version before; empty where there is none or that page is not open to the user."""
-    if before is None or not (user.is_staff and user.has_perm("flows.view_flow")):  # type: ignore[union-attr]
-        return ""
-    return f"{reverse('admin:flows_flow_compare', args=[flow.pk])}?from={before.number}&to={version.number}"
 
 
 def fetch_version_sums(
@@ -329,7 +308,6 @@ def show_version(request: HttpRequest, flow_name: str, number: int) -> HttpRespo
         "figures": [(column.title, cell) for column, cell in zip(OF_VERSION, cells, strict=True)],
         "runs_url": link_runs(flow=flow.name, version=number),
         "prediction": load_prediction(version),
-        "compare_url": link_comparison(flow, before, version, request.user),
     }
     return render(request, "runs/flow_version.html", context)
 

@@ -14,7 +14,6 @@ from flows.models import Flow
 from runs.backtests import work
 from runs.models import Backtest, Run, WorkState
 from runs.pages import backtest_page
-from runs.pages.flow_page import WithoutIt
 from tests.runs.backtest_rows import ask, backtest, finish, make_audited_flow, store_history, store_run
 from tests.runs.builders import make_version
 from tests.runs.pages.reading import get_page, read_plain, read_poller
@@ -185,16 +184,16 @@ class TestElsewhere:
         page = get_page(operator, poller[1])
         assert 'id="audits"' in page and "hx-get" not in page
         rows = operator.get("/flows/texts/").context["audits"]["rows"]  # type: ignore[index]  # as above
-        without = {row.name: row.without for row in rows}
+        without = {row["name"]: row["without"] for row in rows}
         minus = "\N{MINUS SIGN}"
         assert without == {
-            "Is long": WithoutIt(
-                f"{minus}6 retries",
-                [f"2 runs of 4 sooner, {minus}$0.0600", "1 run that never passed would pass here"],
-                "errored",
-                False,
-            ),
-            "Has no x": WithoutIt("0 retries", ["all 4 judged the same"], "quiet", False),
+            "Is long": {
+                "retries": f"{minus}6 retries",
+                "lines": [f"2 runs of 4 sooner, {minus}$0.0600", "1 run that never passed would pass here"],
+                "tone": "errored",
+                "only_costs": False,
+            },
+            "Has no x": {"retries": "0 retries", "lines": ["all 4 judged the same"], "tone": "quiet"},
         }
         assert f"/backtests/{found.pk}/" not in get_page(operator, LIST)
 
@@ -203,7 +202,10 @@ class TestElsewhere:
         Run.objects.filter(status="failed").delete()
         backtest(version, leaves_out_each=True)
         rows = operator.get("/flows/texts/").context["audits"]["rows"]  # type: ignore[index]  # as above
-        assert {row.name: row.without.only_costs for row in rows} == {"Is long": True, "Has no x": False}
+        assert {row["name"]: row["without"].get("only_costs", False) for row in rows} == {
+            "Is long": True,
+            "Has no x": False,
+        }
 
     def test_leaving_out_each_audit_can_be_stopped_there(self, operator: Client) -> None:
         found = ask(store_history()[0].version, leaves_out_each=True)
@@ -233,7 +235,7 @@ class TestElsewhere:
         store_run(version, "short", "long enough")  # judged otherwise than by its version
         backtest(version, leaves_out_each=True)
         audits = operator.get("/flows/texts/").context["audits"]  # type: ignore[index]  # as above
-        assert [row.without for row in audits["rows"] if row.line] == [None, None]
+        assert [row["without"] for row in audits["rows"] if row["line"]] == [None, None]
         assert (audits["judged"], audits["unjudged"]) == (0, ["1 not as stored, or too slow"])
 
     def test_version_and_make_live_show_the_prediction(self, admin_client: Client) -> None:
