@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlencode
 
 from django.db.models import Q
@@ -121,45 +121,6 @@ def _plot_bar(totals: Totals) -> list[tuple[str, str, str]]:
 # The runs that differ
 
 
-class IssueLine(NamedTuple):
-    """An issue that is gone or new; ``value`` is what it is about, as the stored output has it."""
-
-    badge: Badge
-    title: str
-    message: str
-    value: str
-
-
-class RunRow(NamedTuple):
-    """One run that differs: how it ended, and how it would end."""
-
-    row: BacktestRun
-    url: str
-    step_name: str
-    was: Badge | None
-    would: Badge
-    would_note: str
-    gone: Sequence[IssueLine]
-    new: Sequence[IssueLine]
-    sentence: str
-
-    @property
-    def sides(self) -> Sequence[tuple[str, Sequence[IssueLine]]]:
-        """Issues gone and new ones, each with the word for them."""
-        return ("gone", self.gone), ("new", self.new)
-
-
-class Group(NamedTuple):
-    """Runs of one kind; ``more_url`` leads to all of them, empty where these are all."""
-
-    kind: str
-    badge: Badge
-    title: str
-    rows: Sequence[RunRow]
-    more: int
-    more_url: str
-
-
 def _load_groups(backtest: Backtest, totals: Totals, query: Mapping[str, str]) -> dict[str, Any]:
     """The first runs of each kind, or a page of one kind."""
     only, before = query.get("kind", ""), parse_run_number(query.get("before", ""))
@@ -185,9 +146,16 @@ def _load_groups(backtest: Backtest, totals: Totals, query: Mapping[str, str]) -
             more_url = ""
         if rows:
             badge, words = KINDS[kind]
-            more = max(0, count - size) if more_url else 0
-            title = f"{format_count(count)} {words}"
-            groups.append(Group(kind, badge, title, _build_rows(rows[:size]), more, more_url if more else ""))
+            groups.append(
+                {
+                    "kind": kind,
+                    "badge": badge,
+                    "title": f"{format_count(count)} {words}",
+                    "rows": _build_rows(rows[:size]),
+                    "more": max(0, count - size) if more_url else 0,
+                    "more_url": more_url,
+                }
+            )
     return {"groups": groups, "only": only if only in KINDS else "", "page": pager}
 
 
@@ -197,8 +165,8 @@ _ROW_COLUMNS = (
 )
 
 
-def _build_rows(rows: Sequence[BacktestRun]) -> list[RunRow]:
-    """Rows with the names of their steps and what their issues are about. Two queries."""
+def _build_rows(rows: Sequence[BacktestRun]) -> list[tuple[BacktestRun, str, Badge, Sequence[tuple[str, Any]]]]:
+    """Rows with the names of their steps, how they would end, and issues that are gone and new. Two queries."""
     names = {
         (run_id, index): name
         for run_id, index, name in Step.objects.filter(run__in=[row.run_id for row in rows])
@@ -218,42 +186,28 @@ def _build_rows(rows: Sequence[BacktestRun]) -> list[RunRow]:
             wanted |= Q(step__run=run_id, step__index=step, number=attempt)
         columns = ("step__run", "step__index", "number", "output")
         outputs = {tuple(key): output for *key, output in Attempt.objects.filter(wanted).values_list(*columns)}
-    return [_build_row(row, names.get((row.run_id, row.step or 0), ""), outputs) for row in rows]
-
-
-def _build_row(row: BacktestRun, step_name: str, outputs: Mapping[tuple[int, int, int], Any]) -> RunRow:
-    url = reverse("runs:page", args=[row.run_id])
-    if row.step and row.attempt:
-        url = reverse("runs:attempt", args=[row.run_id, row.step, row.attempt])
-    would_note = ""
-    if row.step and row.attempt:
-        would_note = f"{'on' if row.kind == BacktestKind.SOONER else 'at'} attempt {row.attempt}"
-    would = KINDS[row.kind][0]
-    if row.kind == BacktestKind.SOONER and row.ends:
-        would = STATES[row.ends]
-    return RunRow(
-        row=row,
-        url=url,
-        step_name=step_name,
-        was=STATES[row.ended] if row.ended else None,
-        would=would,
-        would_note=would_note,
-        gone=_list_issues(row, row.gone, outputs),
-        new=_list_issues(row, row.new, outputs),
-        sentence=show_invisible(row.sentence),
-    )
+    return [
+        (
+            row,
+            names.get((row.run_id, row.step or 0), ""),
+            STATES[row.ends] if row.kind == BacktestKind.SOONER and row.ends else KINDS[row.kind][0],
+            [("gone", _list_issues(row, row.gone, outputs)), ("new", _list_issues(row, row.new, outputs))],
+        )
+        for row in rows
+    ]
 
 
 def _list_issues(
     row: BacktestRun, issues: Sequence[Mapping[str, Any]], outputs: Mapping[tuple[int, int, int], Any]
-) -> list[IssueLine]:
+) -> list[dict[str, Any]]:
+    """Issues with what they are about, as the stored output has it."""
     return [
-        IssueLine(
-            badge=SEVERITIES[one["severity"]],
-            title=show_invisible(one["audit"] or one["code"].replace("_", " ").capitalize()),
-            message=str(cut_text(one["description"], SHORT_TEXT)),
-            value=quote_value(outputs.get((row.run_id, one["step"], one["attempt"])), one["path"])[1],
-        )
+        {
+            "badge": SEVERITIES[one["severity"]],
+            "title": show_invisible(one["audit"] or one["code"].replace("_", " ").capitalize()),
+            "message": cut_text(one["description"], SHORT_TEXT),
+            "value": quote_value(outputs.get((row.run_id, one["step"], one["attempt"])), one["path"])[1],
+        }
         for one in issues
     ]
 
@@ -262,23 +216,15 @@ def _list_issues(
 # Audits
 
 
-class AuditLine(NamedTuple):
-    """What becomes of one audit in the runs of the backtest."""
-
-    change: AuditChange
-    step: str
-    severity: Badge | None
-
-
-def _list_audits(totals: Totals, spec: FlowSpec | None) -> list[AuditLine]:
-    """By step and name."""
+def _list_audits(totals: Totals, spec: FlowSpec | None) -> list[tuple[AuditChange, str, Badge | None]]:
+    """What becomes of each audit in the runs of the backtest, with its step and its severity."""
     steps = dict(enumerate(spec.steps if spec else (), 1))
     severities = {(number, audit.name): audit.severity.value for number, step in steps.items() for audit in step.audits}
     return [
-        AuditLine(
-            change=one,
-            step=f"{one.step} {steps[one.step].name if one.step in steps else ''}".strip(),
-            severity=SEVERITIES[severities[one.step, one.audit]] if (one.step, one.audit) in severities else None,
+        (
+            one,
+            f"{one.step} {steps[one.step].name if one.step in steps else ''}".strip(),
+            SEVERITIES.get(severities.get((one.step, one.audit), "")),
         )
         for one in totals.result.audits
     ]

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any
 
 from django.db.models import Count, OuterRef, Q, Subquery
-from django.urls import reverse
 
 from flows.engine.history import COUNTED, Outcome
 from flows.models import Flow, FlowVersion
 from runs.formatting import format_cost, format_duration, format_number, format_plural
 from runs.models import Attempt, Run, RunFacet, Step
 from runs.models.facet import FacetKind
-from runs.pages.badges import STATES, Badge, find_run_state
+from runs.pages.badges import STATES, find_run_state
 from runs.pages.flow_version import load_specs
 
 MAX_RUNS = 40
@@ -47,33 +46,6 @@ _COLUMNS = (
 _KINDS = {Outcome.FAILED: "failed", Outcome.INVALID: "failed", Outcome.ERRORED: "errored"}
 
 
-class GridRun(NamedTuple):
-    """One column of the grid."""
-
-    run: Run
-    url: str
-    state: Badge
-    version: str
-    facts: Sequence[str]
-    notable: str
-    """The step that needed most attempts, or that ended the run."""
-    audits: str
-    bar_y: str
-    bar_height: str
-    cells: Sequence[tuple[str, str]]
-    """Kind and sign of each step; the kind is empty where the version has no such step."""
-
-
-class Grid(NamedTuple):
-    """The runs, oldest first; ``rows`` are the names of steps, those of earlier versions only last."""
-
-    rows: Sequence[tuple[str, str]]
-    """Number and name; the number is empty where the step is no longer there."""
-    runs: Sequence[GridRun]
-    longest: str
-    legend: Sequence[tuple[str, str, str]] = LEGEND
-
-
 def load_grid(
     flow: Flow,
     versions: Mapping[int, FlowVersion],
@@ -81,10 +53,11 @@ def load_grid(
     *,
     only: FlowVersion | None,
     now: datetime,
-) -> Grid | None:
+) -> dict[str, Any] | None:
     """The last runs of a flow, or of ``only`` one version; rows are the steps of ``shown``. None without any run.
 
-    ``versions`` are all of the flow, by their keys.
+    Runs come oldest first. A row has the number and the name of its step; the number is empty where the step is no
+    longer there. ``versions`` are all of the flow, by their keys.
     """
     chosen = Run.objects.filter(version=only) if only else Run.objects.filter(flow=flow)
     runs = list(chosen.order_by("-created_at", "-pk").only(*_COLUMNS)[:MAX_RUNS])[::-1]
@@ -105,7 +78,7 @@ def load_grid(
             rows.setdefault(name, "")
     seconds = [_measure(run, now) for run in runs]
     longest = max(seconds) or 1.0
-    columns: list[GridRun] = []
+    columns = []
     for run, took in zip(runs, seconds, strict=True):
         found = steps.get(run.pk, {})
         own = names.get(run.version_id, found)
@@ -113,23 +86,30 @@ def load_grid(
         fired = audits.get(run.pk, [])
         more = len(fired) - MAX_AUDITS_SHOWN
         columns.append(
-            GridRun(
-                run=run,
-                url=reverse("runs:page", args=[run.pk]),
-                state=STATES[find_run_state(run)],
-                version=f"v{versions[run.version_id].number}",
-                facts=(
+            {
+                "run": run,
+                "state": STATES[find_run_state(run)],
+                "version": f"v{versions[run.version_id].number}",
+                "facts": (
                     format_duration(took if run.started_at else None),
                     format_cost(run.cost, run.unpriced_count),
                 ),
-                notable=_describe_notable(found),
-                audits=", ".join([*fired[:MAX_AUDITS_SHOWN], *([f"{more} more"] if more > 0 else [])]),
-                bar_y=format_number(BAR_HEIGHT - height),
-                bar_height=format_number(height),
-                cells=[_judge(*found[name]) if name in found else ("none" if name in own else "", "") for name in rows],
-            )
+                "notable": _describe_notable(found),
+                "audits": ", ".join([*fired[:MAX_AUDITS_SHOWN], *([f"{more} more"] if more > 0 else [])]),
+                "bar_y": format_number(BAR_HEIGHT - height),
+                "bar_height": format_number(height),
+                # Kind and sign of each step; the kind is empty where the version has no such step.
+                "cells": [
+                    _judge(*found[name]) if name in found else ("none" if name in own else "", "") for name in rows
+                ],
+            }
         )
-    return Grid([(number, name) for name, number in rows.items()], columns, format_duration(longest))
+    return {
+        "rows": [(number, name) for name, number in rows.items()],
+        "runs": columns,
+        "longest": format_duration(longest),
+        "legend": LEGEND,
+    }
 
 
 def _fetch_steps(runs: Sequence[Run]) -> Mapping[int, Mapping[str, tuple[int, str]]]:

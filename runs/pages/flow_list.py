@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, date
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.core.paginator import Paginator
 from django.db.models import OuterRef, Subquery
@@ -18,30 +18,15 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from flows.models import Flow
-from runs.formatting import NOTHING, format_count
 from runs.models import DailyRuns, Run
 from runs.pages.access import require_permission
-from runs.pages.badges import STATES, Badge, find_run_state
-from runs.pages.flow_figures import OF_FLOW, Sparkline, list_cells, plot_sparkline
+from runs.pages.badges import STATES, find_run_state
+from runs.pages.flow_figures import OF_FLOW, list_cells, plot_sparkline
 from runs.statistics.sums import Period, RunSums, last_days, sum_by_slot
 
 PAGE_SIZE = 100
 DAYS = 30
 _COLUMNS = ("runs", "succeeded", "accepted", "cancelled", "first_time", "cost", "unpriced", "total_tokens")
-
-
-class FlowRow(NamedTuple):
-    """One flow, with what it did in the last 30 days."""
-
-    flow: Flow
-    last_run: Run | None
-    state: Badge | None
-    is_simulated: bool
-    cells: Sequence[str]
-    """``OF_FLOW``."""
-    spark: Sparkline | None
-    by_day: Sequence[str]
-    """How many runs ended, day by day; empty where none did in the whole period."""
 
 
 @require_safe
@@ -59,12 +44,12 @@ def show_flows(request: HttpRequest) -> HttpResponse:
         "is_other_page": number != str(page.number),
         "rows": _build_rows(list(page.object_list), period),
         "columns": OF_FLOW,
-        "days": [f"{slot.first.day} {slot.first:%b}" for slot in period.slots],
+        "days": period.slots,
     }
     return render(request, "runs/flows.html", context)
 
 
-def _build_rows(flows: Sequence[Any], period: Period) -> list[FlowRow]:
+def _build_rows(flows: Sequence[Any], period: Period) -> list[dict[str, Any]]:
     keys = [flow.last_run for flow in flows if flow.last_run]
     runs = Run.objects.only("flow", "status", "cancel_requested", "created_at").in_bulk(keys)
     days: dict[tuple[int, bool], list[tuple[date, RunSums]]] = {}
@@ -77,21 +62,21 @@ def _build_rows(flows: Sequence[Any], period: Period) -> list[FlowRow]:
 
 def _build_row(
     flow: Flow, run: Run | None, days: dict[tuple[int, bool], list[tuple[date, RunSums]]], period: Period
-) -> FlowRow:
+) -> dict[str, Any]:
     # Simulated runs are kept apart: they count for a flow only where it has no others.
     is_simulated = (flow.pk, False) not in days
     own = days.get((flow.pk, is_simulated), [])
     slots = sum_by_slot(period, own)
     sums = RunSums.join(sums for _, sums in own) if own else RunSums()
-    return FlowRow(
-        flow=flow,
-        last_run=run,
-        state=STATES[find_run_state(run)] if run else None,
-        is_simulated=is_simulated and bool(own),
-        cells=list_cells(OF_FLOW, sums, is_simulated=is_simulated),
-        spark=plot_sparkline([None if one is None else one.runs for one in slots]) if own else None,
-        by_day=[NOTHING if one is None else format_count(one.runs) for one in slots] if own else (),
-    )
+    return {
+        "flow": flow,
+        "last_run": run,
+        "state": STATES[find_run_state(run)] if run else None,
+        "is_simulated": is_simulated and bool(own),
+        "cells": list_cells(OF_FLOW, sums, is_simulated=is_simulated),
+        "spark": plot_sparkline([None if one is None else one.runs for one in slots]) if own else None,
+        "by_day": slots if own else (),
+    }
 
 
 urls = [path("flows/", show_flows, name="flows")]

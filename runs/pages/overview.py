@@ -258,7 +258,7 @@ def load_health(today: date, *, wants_simulated: bool) -> dict[str, Any] | None:
         "figures": _build_figures(compared.so_far, compared.median, days, is_simulated=is_simulated),
         "median": compared.median,
         "median_days": MEDIAN_DAYS,
-        "days": [f"{slot.first.day} {slot.first:%b}" for slot in period.slots],
+        "days": period.slots,
         "flows": _list_flows(rows, period, is_by_cost=is_by_cost, is_simulated=is_simulated),
         "is_by_cost": is_by_cost,
         "is_simulated": is_simulated,
