@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any
-from urllib.parse import urlencode
 
 from django.db.models import Q
 from django.urls import reverse
@@ -124,26 +123,20 @@ def _plot_bar(totals: Totals) -> list[tuple[str, str, str]]:
 def _load_groups(backtest: Backtest, totals: Totals, query: Mapping[str, str]) -> dict[str, Any]:
     """The first runs of each kind, or a page of one kind."""
     only, before = query.get("kind", ""), parse_run_number(query.get("before", ""))
-    kinds = [only] if only in KINDS else list(KINDS)
-    url = reverse("runs:backtest", args=[backtest.pk])
+    only = only if only in KINDS else ""
+    size = PAGE_SIZE if only else FIRST_ROWS
+    url = f"{reverse('runs:backtest', args=[backtest.pk])}?kind={only}"
     groups, pager = [], Pager()
-    for kind in kinds:
+    for kind in [only] if only else KINDS:
         found = BacktestRun.objects.filter(backtest=backtest, kind=kind).select_related("run").order_by("-run_id")
         found = found.only(*_ROW_COLUMNS)
-        size = PAGE_SIZE if only in KINDS else FIRST_ROWS
-        if only in KINDS and before is not None:
+        if only and before is not None:
             found = found.filter(run_id__lt=before)
         rows = list(found[: size + 1])
         count = totals.get(BacktestKind(kind)).runs
-        more_url = f"{url}?{urlencode({'kind': kind})}#differing"
-        if only in KINDS:
-            older = (
-                f"{url}?{urlencode({'kind': kind, 'before': rows[size - 1].run_id})}#differing"
-                if len(rows) > size
-                else ""
-            )
-            pager = Pager(older_url=older, newest_url=more_url if before is not None else "")
-            more_url = ""
+        if only:
+            older_url = f"{url}&before={rows[size - 1].run_id}#differing" if len(rows) > size else ""
+            pager = Pager(older_url=older_url, newest_url="" if before is None else f"{url}#differing")
         if rows:
             badge, words = KINDS[kind]
             groups.append(
@@ -152,11 +145,10 @@ def _load_groups(backtest: Backtest, totals: Totals, query: Mapping[str, str]) -
                     "badge": badge,
                     "title": f"{format_count(count)} {words}",
                     "rows": _build_rows(rows[:size]),
-                    "more": max(0, count - size) if more_url else 0,
-                    "more_url": more_url,
+                    "more": 0 if only else max(0, count - size),
                 }
             )
-    return {"groups": groups, "only": only if only in KINDS else "", "page": pager}
+    return {"groups": groups, "only": only, "page": pager}
 
 
 _ROW_COLUMNS = (

@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
-from django.urls import path, reverse
+from django.urls import path
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from flows.providers import is_simulated
@@ -28,7 +28,7 @@ from runs.filters import RunFilters, fetch_newest_run_number
 from runs.formatting import format_cost, format_count, format_plural
 from runs.models import BulkAction, BulkKind, Worker, WorkState
 from runs.pages.access import refuse, require_permission
-from runs.pages.addresses import read_exact_filters
+from runs.pages.addresses import link_runs, read_exact_filters
 from runs.pages.badges import STATES, Badge
 from runs.pages.input_form import FormProblem
 
@@ -66,7 +66,7 @@ class Choice:
     @property
     def back_url(self) -> str:
         """The list that the runs were selected in."""
-        return reverse("runs:list") + (f"?{self.query}" if self.query else "")
+        return link_runs(self.query)
 
 
 def list_filter_words(query: str) -> list[tuple[str, str]]:

@@ -75,17 +75,16 @@ COST_PER_ACCEPTED = Column("Cost per accepted output", "cost_per_accepted")
 TOKENS_PER_ACCEPTED = Column("Tokens per accepted output", "tokens_per_accepted", format_large)
 COST_PER_PASSED = Column("Cost per passed attempt", "cost_per_passed")
 TOKENS_PER_PASSED = Column("Tokens per passed attempt", "tokens_per_passed", format_large)
-TOKENS_PER_RUN, COST_PER_RUN = (
-    Column("Tokens per run", "tokens_per_run", format_large),
-    Column("Cost per run", "cost_per_run"),
-)
 
 OF_FLOW = (RUNS, PASS_RATE, FIRST_ATTEMPT, COST)
 OF_VERSION = (RUNS, PASS_RATE, FIRST_RATE, COST_PER_ACCEPTED, TOKENS_PER_ACCEPTED, COST)
 OF_VERSION_BY_MODEL = (ATTEMPTS, ATTEMPT_RATE, FIRST_RATE, COST_PER_PASSED)
 OF_RUNS = (
     *(RUNS, PASS_RATE, FIRST_ATTEMPT, ATTEMPTS_PER_STEP, P50, P95),
-    *(TOKENS_PER_RUN, TOKENS_PER_ACCEPTED, COST_PER_RUN, COST_PER_ACCEPTED),
+    Column("Tokens per run", "tokens_per_run", format_large),
+    TOKENS_PER_ACCEPTED,
+    Column("Cost per run", "cost_per_run"),
+    COST_PER_ACCEPTED,
 )
 OF_DAY = (
     *(
@@ -291,18 +290,11 @@ def plot_sparkline(values: Sequence[float | None], *, most: float | None = None,
     return Sparkline(kind, paths[True], paths[False])
 
 
-@dataclass(frozen=True, slots=True)
-class Trend:
-    """One value over a period as SVG paths, in a box of ``WIDTH`` by ``TREND_HEIGHT``, and where it ends."""
+def plot_trend(values: Sequence[float | None], *, scale: float) -> dict[str, str] | None:
+    """Values from zero to ``scale`` as SVG paths, in a box of ``WIDTH`` by ``TREND_HEIGHT``, and where they end.
 
-    line: str
-    area: str
-    end_x: str
-    end_y: str
-
-
-def plot_trend(values: Sequence[float | None], *, scale: float) -> Trend | None:
-    """Draw values from zero to ``scale``; None if there are fewer than two of them."""
+    None if there are fewer than two of them.
+    """
     if sum(value is not None for value in values) < 2:
         return None
     share = WIDTH / len(values)
@@ -323,7 +315,8 @@ def plot_trend(values: Sequence[float | None], *, scale: float) -> Trend | None:
         line += f"M{path}"
         area += f"M{begin},{TREND_HEIGHT}L{path}L{end},{TREND_HEIGHT}z"
     x, y = [point for point in points if point is not None][-1]
-    return Trend(line, area, f"{format_number(100 * x / WIDTH)}%", format_number(TREND_TOP + y))
+    end = {"end_x": f"{format_number(100 * x / WIDTH)}%", "end_y": format_number(TREND_TOP + y)}
+    return {"line": line, "area": area, **end}
 
 
 class Mark(NamedTuple):

@@ -31,6 +31,7 @@ from runs.pages.access import require_permission
 from runs.pages.addresses import build_issues_url, link_runs
 from runs.pages.badges import SEVERITIES, Badge
 from runs.pages.flow_figures import OF_VERSION, list_cells
+from runs.pages.input_form import resolve_schema
 from runs.statistics.figures import Scope
 from runs.statistics.sums import RunSums, StepSums
 
@@ -204,10 +205,10 @@ def shorten_schema(schema: Mapping[str, Any] | None) -> str:
 
 def _list_fields(schema: Any, root: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """The fields of an object, each with the names of those of the object or the objects that it holds."""
-    properties = _resolve(schema, root).get("properties")
+    properties = resolve_schema(root, schema)[0].get("properties")
     properties = properties if isinstance(properties, Mapping) else {}
     for name, part in list(properties.items())[:MAX_PROPERTIES]:
-        part, shown = _resolve(part, root), str(cut_text(str(name), 60))
+        (part, _), shown = resolve_schema(root, part), str(cut_text(str(name), 60))
         if part.get("type") == "array":
             least, most = part.get("minItems"), part.get("maxItems")
             shown += f"[{least if least == most and least is not None else ''}]"
@@ -216,18 +217,6 @@ def _list_fields(schema: Any, root: Mapping[str, Any]) -> Iterator[tuple[str, st
         yield shown, ", ".join(inner for inner, _ in _list_fields(part, root)) if schema is root else ""
     if len(properties) > MAX_PROPERTIES:
         yield "…", ""
-
-
-def _resolve(part: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A schema, or the definition that it refers to."""
-    if not isinstance(part, Mapping):
-        return {}
-    reference = part.get("$ref")
-    if isinstance(reference, str) and reference.startswith("#/$defs/"):
-        found = (root.get("$defs") or {}).get(reference.removeprefix("#/$defs/"))
-        return found if isinstance(found, Mapping) else {}
-    options = [option for option in part.get("anyOf") or () if isinstance(option, Mapping)]
-    return next((_resolve(option, root) for option in options if option.get("type") != "null"), part)
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -303,8 +292,7 @@ def show_version(request: HttpRequest, flow_name: str, number: int) -> HttpRespo
         "before": before,
         "after": versions.filter(number__gt=number).first(),
         "definition": build_definition(spec) if spec else None,
-        "is_comparable": spec and old,
-        "changes": compare_specs(old, spec) if spec and old else (),
+        "changes": compare_specs(old, spec) if spec and old else None,
         "figures": [(column.title, cell) for column, cell in zip(OF_VERSION, cells, strict=True)],
         "runs_url": link_runs(flow=flow.name, version=number),
         "prediction": load_prediction(version),

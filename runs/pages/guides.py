@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,13 +24,6 @@ _GUIDE_ROW = re.compile(
 )
 
 
-class Guide(NamedTuple):
-    """One guide; ``html`` is rendered without raw HTML of its source."""
-
-    title: str
-    html: str
-
-
 class GuideLink(NamedTuple):
     section: str
     name: str
@@ -46,8 +38,8 @@ def show_guide(request: HttpRequest, name: str = _INDEX) -> HttpResponse:
     source = settings.GUIDES_DIR / f"{name}.md"
     if not source.is_file():
         raise Http404
-    guide = _render_guide(source, source.stat().st_mtime_ns, reverse("runs:guides"))
-    return render(request, "runs/guide.html", {"guide": guide, "guides": list_guides(), "name": name})
+    title, html = _render_guide(source, reverse("runs:guides"))
+    return render(request, "runs/guide.html", {"title": title, "html": html, "guides": list_guides(), "name": name})
 
 
 @require_safe
@@ -71,9 +63,11 @@ def list_guides() -> Sequence[GuideLink]:
     return guides
 
 
-@lru_cache(maxsize=64)
-def _render_guide(source: Path, _changed: int, base_url: str) -> Guide:
-    """``base_url`` is the address of the index, which those of guides and pictures begin with."""
+def _render_guide(source: Path, base_url: str) -> tuple[str, str]:
+    """The title, and HTML without raw HTML of the source.
+
+    ``base_url`` is the address of the index, which those of guides and pictures begin with.
+    """
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
     env: dict[str, object] = {}
     tokens = parser.parse(source.read_text(encoding="utf-8"), env)
@@ -94,7 +88,7 @@ def _render_guide(source: Path, _changed: int, base_url: str) -> Guide:
             token.attrSet("class", "number")
         elif token.type == "inline":
             token.children = _adapt_links(token.children or [], source.parent, base_url)
-    return Guide(title, parser.renderer.render(tokens, parser.options, env))
+    return title, parser.renderer.render(tokens, parser.options, env)
 
 
 def _build_anchor(words: str, counts: dict[str, int]) -> str:

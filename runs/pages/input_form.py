@@ -73,7 +73,7 @@ def build_fields(schema: Mapping[str, Any] | None) -> Sequence[InputField]:
     """The fields of an input schema; none if it describes no object with known properties, or too many."""
     if schema is None:
         return ()
-    fields = _build_properties(schema, _resolve(schema, schema)[0], (), 0)
+    fields = _build_properties(schema, resolve_schema(schema, schema)[0], (), 0)
     for number, one in enumerate(walk_fields(fields)):
         if number == MAX_FIELDS:
             return ()
@@ -105,8 +105,10 @@ def example_input(schema: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return dict(examples[0]) if is_given else None  # type: ignore[index]  # a list, see above
 
 
-def _resolve(root: Mapping[str, Any], schema: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
+def resolve_schema(root: Mapping[str, Any], schema: Any) -> tuple[Mapping[str, Any], bool]:
     """The schema behind local references and ``anyOf: [..., null]``, and whether null is allowed."""
+    if not isinstance(schema, Mapping):
+        return {}, False
     is_nullable = False
     for _ in range(8):
         options = schema.get("anyOf")
@@ -132,16 +134,13 @@ def _build_properties(
     if schema.get("type", "object") != "object" or not isinstance(properties, Mapping):
         return ()
     required = schema.get("required", ())
-    return [
-        _build_field(root, part if isinstance(part, Mapping) else {}, (*path, key), key in required, depth)
-        for key, part in properties.items()
-    ]
+    return [_build_field(root, part, (*path, key), key in required, depth) for key, part in properties.items()]
 
 
 def _build_field(
-    root: Mapping[str, Any], schema: Mapping[str, Any], path: tuple[str, ...], is_required: bool, depth: int
+    root: Mapping[str, Any], schema: Any, path: tuple[str, ...], is_required: bool, depth: int
 ) -> InputField:
-    schema, is_nullable = _resolve(root, schema)
+    schema, is_nullable = resolve_schema(root, schema)
     kind, scalar = _choose_kind(root, schema, is_required and not is_nullable)
     children: Sequence[InputField] = ()
     if kind == "group":
@@ -182,7 +181,7 @@ def _choose_kind(root: Mapping[str, Any], schema: Mapping[str, Any], is_certain:
         is_short = isinstance(longest, int) and longest <= LONG_TEXT
         return ("text" if is_short or "format" in schema or "pattern" in schema else "long"), "string"
     if kind == "array" and isinstance(schema.get("items"), Mapping):
-        items, is_nullable = _resolve(root, schema["items"])
+        items, is_nullable = resolve_schema(root, schema["items"])
         if not is_nullable and items.get("type") in ("string", "integer", "number"):
             return "lines", str(items["type"])
     return ("group" if kind == "object" and schema.get("properties") else "json"), ""
