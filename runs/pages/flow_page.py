@@ -24,8 +24,8 @@ from flows.models import Flow, FlowVersion
 from runs import issue_groups
 from runs.backtests.predictions import load_without_each
 from runs.backtests.totals import Totals, WithoutAudit, format_retries
+from runs.filter_fields import shorten
 from runs.formatting import NOTHING, format_cost, format_count, format_plural, format_share
-from runs.history.texts import show_invisible
 from runs.models import Backtest, DailyRuns, Run, Worker
 from runs.pages.access import require_permission
 from runs.pages.addresses import build_issues_url, link_runs
@@ -108,7 +108,7 @@ def load_flow_page(flow: Flow, query: Mapping[str, str], now: datetime) -> dict[
     scope = Scope(period.first, period.last, is_simulated, flow, only.pk if only else None)
     counted = load_counted(scope, period, asked["model"])
     if asked["model"] != counted.model:
-        problems.append(f"No attempt by a model “{_quote(asked['model'])}” in this period. All models are shown.")
+        problems.append(f"No attempt by a model “{shorten(asked['model'])}” in this period. All models are shown.")
         asked["model"] = ""
     measure = (asked["measure"] or COST) if counted.has_cost else TOKENS
     if asked["measure"] not in ("", measure) and counted.days:
@@ -171,25 +171,21 @@ def parse_flow_query(query: Mapping[str, str], versions: Collection[int]) -> tup
     Whether there is such a model is not checked here.
     """
     problems = []
-    if unknown := [f"“{_quote(name)}”" for name in query if name not in NAMES]:
+    if unknown := [f"“{shorten(name)}”" for name in query if name not in NAMES]:
         problems.append(f"Unknown parameter {', '.join(unknown[:_MAX_NAMED])}. Parameters are {', '.join(NAMES)}.")
     asked = {name: query.get(name) or DEFAULTS.get(name, "") for name in NAMES}
     asked["version"] = asked["version"].removeprefix("v")
     if asked["version"] not in {"", *map(str, versions)}:
-        problems.append(f"This flow has no version “{_quote(asked['version'])}”. All versions are shown.")
+        problems.append(f"This flow has no version “{shorten(asked['version'])}”. All versions are shown.")
         asked["version"] = ""
     allowed = {"period": tuple(PERIODS), "runs": (REAL, SIMULATED), "measure": (COST, TOKENS), "sort": (FIRED, COST)}
     for name, choices in allowed.items():
         if asked[name] and asked[name] not in choices:
             problems.append(
-                f"“{_quote(asked[name])}” is not a valid value of “{name}”. It can be {', '.join(choices)}."
+                f"“{shorten(asked[name])}” is not a valid value of “{name}”. It can be {', '.join(choices)}."
             )
             asked[name] = DEFAULTS.get(name, "")
     return asked, problems
-
-
-def _quote(text: str) -> str:
-    return show_invisible(text[:40]) + ("…" if len(text) > 40 else "")
 
 
 def build_flow_url(flow: Flow, asked: Mapping[str, str], anchor: str = "", **changes: str) -> str:

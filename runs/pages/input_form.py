@@ -36,11 +36,14 @@ class FormProblem(NamedTuple):
 
 
 @dataclass
-class FormField:
+class InputField:
     """A field as ``runs/input_field.html`` shows it, with what stands in it and what is wrong with that.
 
+    It is for a part of an input, what stands at ``pointer``, in its object under ``key``, or for an option of a run.
+
     ``kind`` says what it takes: ``text``, ``long`` (text), ``number``, ``choice``, ``check``, ``lines`` (an array of
-    simple values, one a line), ``json``, or ``group`` with ``children``. ``choices`` are pairs of a value and a label.
+    simple values, one a line), ``json``, or ``group`` with ``children``. ``choices`` are pairs of a value and a label;
+    of an input their values are JSON. ``scalar`` is the JSON type of what a number field or each line holds.
     """
 
     name: str
@@ -53,15 +56,6 @@ class FormField:
     id: str = ""
     text: str = ""
     problems: Sequence[str] = ()
-
-
-@dataclass
-class InputField(FormField):
-    """A field for a part of an input: what stands at ``pointer``, in its object under ``key``.
-
-    ``scalar`` is the JSON type of what a number field or each line holds; values of ``choices`` are JSON.
-    """
-
     pointer: str = ""
     key: str = ""
     is_nullable: bool = False

@@ -213,7 +213,6 @@ def _build_cause(runs: Sequence[Any], step_name: str, issue: Any) -> dict[str, A
         "count": len(runs),
         "title": name_issue(issue) if issue else newest.get_end_reason_display() or "No reason was recorded",
         "badge": SEVERITIES[issue.severity] if issue else STATES[newest.status],
-        "state": STATES[newest.status],
         "step_name": step_name,
         "message": cut_text((issue and issue.beginning) or newest.sentence, SHORT_TEXT),
         "url": url,

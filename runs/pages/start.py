@@ -26,7 +26,6 @@ from runs.pages.access import confirm, refuse, require_permission
 from runs.pages.attempt_rows import read_spec
 from runs.pages.badges import STATES
 from runs.pages.input_form import (
-    FormField,
     FormProblem,
     InputField,
     bind_fields,
@@ -225,7 +224,7 @@ class StartForm:
         }
         return render(request, "runs/start_run.html", context, status=422 if problems else 200)
 
-    def _build_option_fields(self) -> Sequence[FormField]:
+    def _build_option_fields(self) -> Sequence[InputField]:
         spec = self.version.flow_spec
         budgets = {
             "token_budget": spec.token_budget,
@@ -234,7 +233,7 @@ class StartForm:
         }
         inherited = {name: f"{value}, from the flow" for name, value in budgets.items() if value}
         return [
-            FormField(
+            InputField(
                 name=name,
                 kind=kind,
                 label=label,

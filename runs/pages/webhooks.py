@@ -129,7 +129,6 @@ def show_delivery(request: HttpRequest, delivery_id: int) -> HttpResponse:
     context = {
         "delivery": delivery,
         "badge": BADGES[state],
-        "sending": BADGES["sending"],
         "is_sending": state == "sending",
         "tries": [_describe_try(one, state == "sending" and one.number == delivery.try_count) for one in tries],
         "hidden_tries": max(0, delivery.try_count - len(tries)),
