@@ -315,8 +315,8 @@ def plot_trend(values: Sequence[float | None], *, scale: float) -> dict[str, str
         line += f"M{path}"
         area += f"M{begin},{TREND_HEIGHT}L{path}L{end},{TREND_HEIGHT}z"
     x, y = [point for point in points if point is not None][-1]
-    end = {"end_x": f"{format_number(100 * x / WIDTH)}%", "end_y": format_number(TREND_TOP + y)}
-    return {"line": line, "area": area, **end}
+    end_x, end_y = f"{format_number(100 * x / WIDTH)}%", format_number(TREND_TOP + y)
+    return {"line": line, "area": area, "end_x": end_x, "end_y": end_y}
 
 
 class Mark(NamedTuple):

@@ -28,7 +28,7 @@ from runs.formatting import format_duration, format_plural
 from runs.history.texts import CutText, cut_text
 from runs.models import DailyRuns, DailySteps
 from runs.pages.access import require_permission
-from runs.pages.addresses import build_issues_url, link_runs
+from runs.pages.addresses import link_runs
 from runs.pages.badges import SEVERITIES, Badge
 from runs.pages.flow_figures import OF_VERSION, list_cells
 from runs.pages.input_form import resolve_schema
@@ -58,7 +58,7 @@ _COMPARED = {"<=": "at most", "<": "fewer than", "==": "exactly"}
 
 
 class AuditLine(NamedTuple):
-    """One audit of a step; ``rule`` is its expression, ``url`` that of its issues."""
+    """One audit of a step; ``rule`` is its expression."""
 
     name: str
     severity: Badge
@@ -66,7 +66,6 @@ class AuditLine(NamedTuple):
     """``Blocks``, ``Warns``, or ``Rule decides`` where the step has a pass rule of its own."""
     role_help: str
     rule: CutText
-    url: str
 
 
 class StepLine(NamedTuple):
@@ -154,24 +153,23 @@ def _build_step(number: int, step: StepSpec, spec: FlowSpec) -> StepLine:
         instructions=cut_text(instructions, MAX_INSTRUCTIONS),
         is_long=len(instructions) > _SHORT or "\n" in instructions,
         returns=shorten_schema(step.output_schema),
-        audits=tuple(_build_audit(audit, step, spec.name) for audit in step.audits),
+        audits=tuple(_build_audit(audit, step) for audit in step.audits),
         pass_rule=describe_pass_rule(str(step.pass_expression or "")),
         settings=tuple((name, cut_text(str(value).strip())) for name, value in settings if value not in (None, "")),
     )
 
 
-def _build_audit(audit: AuditSpec, step: StepSpec, flow_name: str) -> AuditLine:
+def _build_audit(audit: AuditSpec, step: StepSpec) -> AuditLine:
     if step.pass_expression:
         role, role_help = "Rule decides", "The pass rule of the step decides what its issues count"
     elif audit.threshold is None or audit.severity < audit.threshold:
         role, role_help = "Warns", "Its issues don’t fail an attempt"
     else:
         role, role_help = "Blocks", "Its issues fail the attempt"
-    url = build_issues_url(flow_name, audit=audit.name)
     rule = str(audit.rule).strip()
     if audit.for_each:
         rule = f"for each item of {str(audit.for_each).strip()}: {rule}"
-    return AuditLine(audit.name, SEVERITIES[audit.severity.value], role, role_help, cut_text(rule), url)
+    return AuditLine(audit.name, SEVERITIES[audit.severity.value], role, role_help, cut_text(rule))
 
 
 def describe_pass_rule(rule: str) -> str:
