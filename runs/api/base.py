@@ -19,7 +19,6 @@ from functools import wraps
 from http import HTTPStatus
 from typing import IO, Any, TypeVar, get_origin, get_type_hints
 
-from django.conf import settings
 from django.core.handlers.asgi import ASGIRequest
 from django.http import Http404, HttpRequest, HttpResponseNotModified, QueryDict
 from django.http.response import HttpResponseBase
@@ -28,21 +27,18 @@ from django.utils.cache import patch_cache_control
 from django.utils.http import parse_etags, quote_etag
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from pydantic import BaseModel, ValidationError
-from pydantic_core import to_json
-from rest_framework import exceptions
+from pydantic import ValidationError
 from rest_framework.authentication import SessionAuthentication
-from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.parsers import BaseParser
-from rest_framework.renderers import BaseRenderer, JSONRenderer
+from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from flows.engine.errors import Problem
-from flows.engine.json_values import describe_type, parse_json
+from flows.engine.json_values import describe_type
 from runs.api.access import READ_METHODS, ApiTokenAuthentication, RequestQuota, Requirement, ScopePermission
-from runs.api.problems import MEDIA_TYPE as PROBLEM
+from runs.api.media_types import HeaderNegotiation, JsonParser, JsonRenderer
 from runs.api.problems import ApiProblem, InvalidBody, InvalidQuery, handle_exception, list_problems
 from runs.documents.base import Body, Model, Page, Query
 from runs.paging import MAX_NUMBER
@@ -227,66 +223,7 @@ def parse_body(body: type[_Body], request: Request) -> _Body:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Reading and writing
-
-
-class JsonParser(BaseParser):
-    """Reads a body as JSON. Keys that stand twice, NaN and what is nested without end are refused."""
-
-    media_type = "application/json"
-
-    def parse(self, stream: IO[bytes], media_type: str | None = None, parser_context: Any = None) -> Any:
-        """The value in the body. Raises ``ParseError`` for what is no JSON, ``ApiProblem`` for what is too large."""
-        text = read_text(stream)
-        try:
-            return parse_json(text)
-        except ValueError as error:
-            raise exceptions.ParseError(str(error)) from None
-
-
-def read_text(stream: IO[bytes]) -> str:
-    """The body as text. Raises as ``JsonParser.parse``."""
-    limit: int = settings.TOOLFLOW_API_MAX_BODY
-    body = stream.read(limit + 1)
-    if len(body) > limit:
-        sentence = f"The body is larger than {limit:,} bytes, the limit here."
-        raise ApiProblem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large", sentence)
-    try:
-        return body.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise exceptions.ParseError(f"The body is not UTF-8: byte {error.start} can’t be read.") from None
-
-
-class JsonRenderer(JSONRenderer):
-    """Writes models, and values of JSON."""
-
-    def render(self, data: Any, accepted_media_type: str | None = None, renderer_context: Any = None) -> bytes:
-        """The bytes of an answer; None is no bytes at all."""
-        if data is None:
-            return b""
-        if isinstance(data, BaseModel):
-            return data.model_dump_json(exclude_unset=True).encode()
-        return to_json(data, inf_nan_mode="null", fallback=str)
-
-
-class HeaderNegotiation(DefaultContentNegotiation):
-    """What the header ``Accept`` asks for; an empty one, as some clients send it, asks for nothing in particular.
-
-    Nor does one that names problem documents: every endpoint gives them, and generated clients name nothing else where
-    no other JSON is documented.
-    """
-
-    def get_accept_list(self, request: Request) -> list[str]:
-        """The media types that are asked for."""
-        named: list[str] = super().get_accept_list(request)
-        return ["*/*" if one.lower().startswith(PROBLEM) else one for one in named if one] or ["*/*"]
-
-    def select_renderer(self, request: Request, renderers: Any, format_suffix: str | None = None) -> Any:
-        """The renderer and its media type. The parameter ``format`` wins; an unknown one is refused with the query."""
-        for renderer in renderers:
-            if renderer.format == request.query_params.get("format"):
-                return renderer, renderer.media_type
-        return super().select_renderer(request, renderers, format_suffix)
+# Endpoints
 
 
 class ApiView(APIView):

@@ -27,12 +27,12 @@ from runs.api.base import (
     IDEMPOTENCY_KEY,
     REPLAYED,
     ApiView,
-    JsonRenderer,
     describe_query,
     header,
     operation,
 )
 from runs.api.idempotency import idempotent
+from runs.api.media_types import JsonRenderer
 from runs.api.paging import build_page, fetch_page
 from runs.api.problems import ApiProblem, Conflict, InvalidBody, InvalidQuery
 from runs.api.run_filters import FILTERS, Filters, ShownFilters, parse_filter_fields, parse_filters, show_filters

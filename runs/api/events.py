@@ -31,7 +31,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from runs.api.access import READ_RUNS, build_links, still_has_access
-from runs.api.base import ApiView, JsonRenderer, header, operation
+from runs.api.base import ApiView, header, operation
+from runs.api.media_types import JsonRenderer
 from runs.api.problems import ApiProblem
 from runs.documents.base import Answer
 from runs.documents.loading import WHOLE, build_attempt, load_run, select_attempts

@@ -24,9 +24,10 @@ from flows.models import Flow as FlowRow
 from flows.models import FlowVersion as VersionRow
 from flows.portability import announce_export
 from runs.api.access import CHANGE_FLOWS, DELETE_VERSIONS, READ_FLOWS
-from runs.api.base import IF_MATCH, ApiView, JsonRenderer, operation
+from runs.api.base import IF_MATCH, ApiView, operation
 from runs.api.flow_documents import YAML, build_version, load_version, read_definition
 from runs.api.flows import change_flow, log_change
+from runs.api.media_types import JsonRenderer
 from runs.api.paging import build_page, fetch_page
 from runs.api.problems import Conflict, InvalidQuery
 from runs.api.schemas.flows import (

@@ -11,7 +11,8 @@ import pytest
 from django.http import QueryDict
 from pydantic import Field
 
-from runs.api.base import JsonRenderer, describe_query, parse_body, parse_query
+from runs.api.base import describe_query, parse_body, parse_query
+from runs.api.media_types import JsonRenderer
 from runs.documents.base import (
     NUMBER,
     Amount,

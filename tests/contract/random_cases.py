@@ -120,7 +120,7 @@ INPUT_SCHEMA: Schema = {
 
 def make_case(seed: int, number: int) -> Document:
     """Case ``number`` of ``seed``: a spec document, an input, replies by tool name, and how the run goes."""
-    # What is drawn from may be changed by whoever gets it.
+    # A test may change its case, which must not change the constants that cases are made of.
     return copy.deepcopy(_CaseMaker(random.Random(f"{seed}:{number}")).make(number))
 
 
