@@ -243,7 +243,7 @@ DATABASES = {
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
-SESSION_ENGINE = "runs.models.browser_session"
+SESSION_ENGINE = "runs.models.account"
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = f"{TOOLFLOW_URL_PREFIX}/"
 LOGOUT_REDIRECT_URL = "login"

@@ -43,7 +43,7 @@ from runs.exports.formats import Format
 from runs.exports.streaming import RETRY_AFTER_SECONDS, TooManyFilesError, export_runs
 from runs.filters import RunFilters, fetch_newest_run_number
 from runs.models import BulkKind, WorkState
-from runs.models.bulk_action import MAX_NOTES
+from runs.models.long_work import MAX_NOTES
 from runs.paging import MAX_NUMBER
 
 _operation = partial(operation, tag="Bulk actions")

@@ -1,4 +1,4 @@
-"""What happened in a run: steps, their attempts, each with its own request, issues and token usage."""
+"""What happened in a run: steps, their attempts, each with its own request, issues and token usage; and its facets."""
 
 from __future__ import annotations
 
@@ -172,3 +172,42 @@ class TokenUsage(models.Model):
 
     def __str__(self) -> str:
         return f"{self.total} tokens"
+
+
+class FacetKind(models.TextChoices):
+    """What a facet is about."""
+
+    CODE = "code", "Issue code"
+    AUDIT = "audit", "Audit"
+    SEVERITY = "severity", "Severity at least"
+    MODEL = "model", "Model"
+    LABEL = "label", "Label"
+
+
+class RunFacet(models.Model):
+    """One value of one kind that a run is found by. Runs with a value are read off the index, the newest first."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="facets")
+    kind = models.CharField(max_length=8, choices=FacetKind)
+    value = models.CharField(max_length=200)
+    created_at = models.DateTimeField(help_text="When the run was created.")
+
+    class Meta:
+        ordering = ["kind", "value", "created_at", "run"]
+        constraints = [models.UniqueConstraint(fields=["kind", "value", "created_at", "run"], name="run_facet_once")]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.value} of run {self.run_id}"
+
+
+class OriginalInput(models.Model):
+    """What a run works on, apart from the row that everybody reads: it is gone once the run is counted.
+
+    Where that can't be done retention deletes it an hour after the run has ended.
+    """
+
+    run = models.OneToOneField(Run, on_delete=models.CASCADE, primary_key=True, related_name="original_input")
+    input = PackedJSONField()
+
+    def __str__(self) -> str:
+        return f"The input of run {self.run_id}"

@@ -1,4 +1,4 @@
-"""Limits of the provider: what staff set, and where drains keep count."""
+"""Limits of the provider and budgets of flows: what staff set, and where drains keep count."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from django.core.validators import MaxValueValidator, MinValueValidator, RegexVa
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
+
+from flows.models import Flow
 
 MOST = 1_000_000_000_000
 """What no limit exceeds; a number above it is a slip of the hand."""
@@ -88,3 +90,20 @@ class LimitLedger(models.Model):
 
     def __str__(self) -> str:
         return "Limits"
+
+
+class FlowSpending(models.Model):
+    """Tokens and cost of a flow in one period; kept up to date in the transactions that store attempts."""
+
+    flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="spending")
+    period_start = models.DateField(help_text="The first day of the period, UTC.")
+    tokens = models.PositiveBigIntegerField(default=0)
+    cost = models.DecimalField(max_digits=18, decimal_places=8, default=0, help_text="USD")
+
+    class Meta:
+        ordering = ["flow", "period_start"]
+        verbose_name_plural = "flow spending"
+        constraints = [models.UniqueConstraint(fields=["flow", "period_start"], name="flow_spending_once")]
+
+    def __str__(self) -> str:
+        return f"{self.flow} since {self.period_start}"

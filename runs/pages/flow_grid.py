@@ -15,7 +15,7 @@ from flows.engine.history import COUNTED, Outcome
 from flows.models import Flow, FlowVersion
 from runs.formatting import format_cost, format_duration, format_number, format_plural
 from runs.models import Attempt, Run, RunFacet, Step
-from runs.models.facet import FacetKind
+from runs.models.history import FacetKind
 from runs.pages.badges import STATES, find_run_state
 from runs.pages.flow_version import load_specs
 

@@ -15,7 +15,7 @@ from runs import paging, submission
 from runs.bulk_actions import requests, work
 from runs.bulk_actions.work import resume_all, work_on
 from runs.models import BulkAction, Priority, Run, RunStatus, WorkState
-from runs.models.bulk_action import MAX_NOTES
+from runs.models.long_work import MAX_NOTES
 from runs.run_options import MAX_LABELS
 from tests.engine.builders import NOON, make_flow
 from tests.runs.builders import claim_run, make_run, make_version

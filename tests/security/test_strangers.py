@@ -18,7 +18,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils.crypto import get_random_string
 
 from runs.models import AuditEntry, BrowserSession
-from runs.models.browser_session import SessionStore
+from runs.models.account import SessionStore
 from tests.api.test_access_matrix import find_addresses
 from tests.runs.pages.reading import read_words
 from tests.security.provider import FakeProvider

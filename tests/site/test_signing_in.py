@@ -13,7 +13,7 @@ from django.http import HttpRequest
 from django.test import Client
 from django.utils import timezone
 
-from runs.models.browser_session import SessionStore
+from runs.models.account import SessionStore
 
 pytestmark = pytest.mark.django_db
 
