@@ -27,7 +27,7 @@ RUN_TESTS = unset MAKEFLAGS MFLAGS MAKELEVEL; $(BIN)/python -m pytest $(ARGS)
 NO_DATABASE = -p no:schemathesis $(addprefix --ignore=tests/,engine client browser faults $(CONFORMANCE))
 NO_BROWSER = -p no:schemathesis $(addprefix --ignore=tests/,engine client api faults flows runs security)
 NO_CONFORMANCE = $(if $(TOOLFLOW_TEST_LONG),,-p no:schemathesis $(addprefix --ignore=tests/,$(CONFORMANCE)))
-CONFORMANCE = api/test_conformance.py api/test_conformance_asgi.py
+CONFORMANCE = api/test_conformance.py
 NO_FAILURE = code=$$?; [ $$code -eq 0 ] || [ $$code -eq 5 ]
 
 # In a fresh clone each process of the first part compiles the tests for itself: it is one of few processes. With “--jobs 2”
