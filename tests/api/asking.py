@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from django.contrib.auth.models import Group, User
+from django.db import connection, connections
 from django.http import HttpResponse
 from django.test import Client
 
@@ -82,6 +86,36 @@ def read(script: Script, path: str) -> Any:
     assert answer.status_code == 200, answer.content
     assert answer["Content-Type"] == "application/json"
     return json.loads(answer.content)
+
+
+def walk(script: Script, address: str, way: str = "next") -> Iterator[list[Any]]:
+    """The items of each page, from that address on."""
+    following: str | None = address
+    while following is not None:
+        page = read(script, following)
+        yield page["items"]
+        following = page[way]
+
+
+def list_ids(script: Script, address: str) -> list[int]:
+    """The ids of the items of a list."""
+    return [item["id"] for item in read(script, address)["items"]]
+
+
+def ask_at_once(sends: Sequence[Callable[[], HttpResponse]]) -> list[Any]:
+    """The answers to requests that threads of their own send in the same moment."""
+    gate = threading.Barrier(len(sends))
+
+    def begin(send: Callable[[], HttpResponse]) -> HttpResponse:
+        try:
+            connection.ensure_connection()
+            gate.wait(timeout=30)
+            return send()
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(len(sends)) as pool:
+        return list(pool.map(begin, sends))
 
 
 def settle(script: Script) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
@@ -18,7 +17,7 @@ from django_q.models import OrmQ
 from flows.models import FlowVersion
 from runs.api import idempotency, runs
 from runs.models import IdempotentRequest, Run, RunFacet
-from tests.api.asking import Script, create_token, make_user, read_problem, read_type
+from tests.api.asking import Script, ask_at_once, create_token, make_user, read_problem, read_type
 from tests.engine.builders import NOON, closed, make_flow
 from tests.runs.builders import make_run, make_version
 
@@ -28,7 +27,8 @@ ORDER = {"flow": "example", "input": {"topic": "tea"}, "labels": ["nightly"]}
 BULK = {"flow": "example", "runs": [{"input": {"topic": "tea"}}] * 3}
 
 
-def make_example() -> FlowVersion:
+@pytest.fixture(autouse=True)
+def version(_django_db_marker: None) -> FlowVersion:
     return make_version(make_flow(input_schema=closed(topic={"type": "string"})))
 
 
@@ -40,10 +40,6 @@ def age_answers(by: timedelta) -> None:
 
 @pytest.mark.django_db
 class TestSentAgain:
-    @pytest.fixture(autouse=True)
-    def version(self) -> FlowVersion:
-        return make_example()
-
     @pytest.mark.parametrize(
         ("path", "body", "count"),
         [("runs", ORDER, 2), ("runs/bulk", BULK, 4), ("runs/<run>/run-again", {}, 2), ("runs/<run>/cancel", {}, 1)],
@@ -126,10 +122,6 @@ class TestSentAgain:
 
 @pytest.mark.django_db
 class TestNothingWasMade:
-    @pytest.fixture(autouse=True)
-    def version(self) -> FlowVersion:
-        return make_example()
-
     def test_a_mistake_can_be_corrected_and_sent_with_the_same_key(
         self, operator: Script, version: FlowVersion
     ) -> None:
@@ -160,29 +152,9 @@ class TestNothingWasMade:
 
 @pytest.mark.django_db(transaction=True)
 class TestAtTheSameTime:
-    @pytest.fixture(autouse=True)
-    def version(self) -> FlowVersion:
-        return make_example()
-
     @pytest.fixture
     def token(self, groups: None) -> str:
         return create_token(make_user("operator", "Operator"))
-
-    @staticmethod
-    def do_at_once(things: list[Callable[[], HttpResponse]]) -> list[HttpResponse]:
-        """Do things in threads of their own that begin in the same moment."""
-        gate = threading.Barrier(len(things))
-
-        def begin(thing: Callable[[], HttpResponse]) -> HttpResponse:
-            try:
-                connection.ensure_connection()
-                gate.wait(timeout=30)
-                return thing()
-            finally:
-                connections.close_all()
-
-        with ThreadPoolExecutor(len(things)) as pool:
-            return list(pool.map(begin, things))
 
     @pytest.mark.parametrize("is_expired", [False, True])
     def test_twenty_posts_with_one_key_start_one_run(self, token: str, is_expired: bool) -> None:
@@ -190,7 +162,7 @@ class TestAtTheSameTime:
             Script(token).post("runs", ORDER, Idempotency_Key="k")
             Run.objects.all().delete()
             age_answers(timedelta(days=2))
-        answers = self.do_at_once([lambda: Script(token).post("runs", ORDER, Idempotency_Key="k")] * 20)
+        answers = ask_at_once([lambda: Script(token).post("runs", ORDER, Idempotency_Key="k")] * 20)
         assert [answer.status_code for answer in answers] == [202] * 20
         assert len({answer.content for answer in answers}) == 1
         assert sum("Idempotency-Replayed" in answer for answer in answers) == 19
@@ -206,7 +178,7 @@ class TestAtTheSameTime:
             return stored
 
         monkeypatch.setattr(runs, "store_runs", fail_once)
-        answers = self.do_at_once([lambda: Script(token).post("runs", ORDER, Idempotency_Key="k")] * 5)
+        answers = ask_at_once([lambda: Script(token).post("runs", ORDER, Idempotency_Key="k")] * 5)
         assert sorted(answer.status_code for answer in answers) == [202] * 4 + [500]
         assert Run.objects.count() == 1
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from datetime import timedelta
 from decimal import Decimal
+from itertools import product
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ from django.test import Client
 
 from flows.engine.history import TokenUsage
 from runs.models import Priority, Run, RunStatus
-from tests.api.asking import Script, read, read_problem
+from tests.api.asking import Script, read, read_problem, walk
 from tests.engine.builders import NOON, make_attempt, make_issue, make_usage
 from tests.runs.builders import make_run, make_version
 from tests.runs.pages.history_builders import (
@@ -33,15 +33,6 @@ HOST = "http://testserver"
 
 def list_tries(run: Any) -> list[list[tuple[int, str | None]]]:
     return [[(attempt["number"], attempt["outcome"]) for attempt in step["attempts"]] for step in run["steps"]]
-
-
-def walk(script: Script, address: str, way: str = "next") -> Iterator[list[Any]]:
-    """The items of each page, from that address on."""
-    following: str | None = address
-    while following is not None:
-        page = read(script, following)
-        yield page["items"]
-        following = page[way]
 
 
 @pytest.fixture
@@ -127,15 +118,6 @@ class TestRun:
             part.pop("url"), part.pop("page_url", None)
         assert browser.get(f"/runs/{run.pk}.json").json() == document
 
-    def test_an_attempt_that_runs_has_all_fields_and_no_outcome(self, viewer: Script) -> None:
-        value = ["\u2028 \u202e 🍵 </script> \x7f", 10**30, 1.5, None]
-        run = make_stored_run(make_attempt(1, 1, output={"value": value}), status=RunStatus.RUNNING)
-        begin_attempt(run, 2, 1)
-        ended, running = (step["attempts"][0] for step in read(viewer, f"runs/{run.pk}")["steps"][1:3])
-        assert ended["output"] == {"value": value}
-        assert running.keys() == ended.keys()
-        assert (running["outcome"], running["output"], running["usage"], running["issues"]) == (None, None, None, [])
-
     def test_its_tag_stands_for_what_was_answered(self, viewer: Script, run: Run) -> None:
         tag = viewer.get(f"runs/{run.pk}")["ETag"]
         assert viewer.get(f"runs/{run.pk}", If_None_Match=tag).status_code == 304
@@ -152,19 +134,15 @@ class TestPartOfIt:
         assert list_tries(document) == [[(1, "passed")], [(1, "failed")], [(1, "interrupted")], []]
         assert [step["outcome"] for step in document["steps"]] == ["passed", "failed", None, None]
 
-    @pytest.mark.parametrize("attempts", ["all", "final", "none"])
-    def test_without_usage_nothing_says_what_it_used(self, viewer: Script, run: Run, attempts: str) -> None:
-        document = read(viewer, f"runs/{run.pk}?usage=false&attempts={attempts}")
-        assert '"usage"' not in json.dumps(document)
-        assert ("steps" in document) == (attempts != "none")
-
-    @pytest.mark.parametrize(("severity", "shown"), [("low", 2), ("medium", 1), ("critical", 1)])
-    def test_issues_below_a_severity_are_left_out_but_counted(
-        self, viewer: Script, run: Run, severity: str, shown: int
-    ) -> None:
-        document = read(viewer, f"runs/{run.pk}?min_severity={severity}")
-        assert len(document["steps"][1]["attempts"][0]["issues"]) == shown
-        assert document["issue_counts"] == {"low": 1, "medium": 1, "high": 1, "critical": 2}
+    def test_usage_and_issues_below_a_severity_can_be_left_out(self, viewer: Script, run: Run) -> None:
+        for attempts in ("all", "final", "none"):
+            document = read(viewer, f"runs/{run.pk}?usage=false&attempts={attempts}")
+            assert '"usage"' not in json.dumps(document)
+            assert ("steps" in document) == (attempts != "none")
+        for severity, shown in (("low", 2), ("medium", 1), ("critical", 1)):
+            document = read(viewer, f"runs/{run.pk}?min_severity={severity}")
+            assert len(document["steps"][1]["attempts"][0]["issues"]) == shown
+            assert document["issue_counts"] == {"low": 1, "medium": 1, "high": 1, "critical": 2}
 
     @pytest.mark.parametrize("query", ["", "?attempts=final&usage=false&min_severity=high"])
     def test_steps_and_attempts_have_addresses_of_their_own(self, viewer: Script, run: Run, query: str) -> None:
@@ -202,33 +180,34 @@ class TestAttempts:
         back = walk(viewer, f"runs/{run.pk}/attempts?limit=5&before=1.11", "previous")
         assert [[item["number"] for item in page] for page in back] == [[6, 7, 8, 9, 10], [1, 2, 3, 4, 5]]
 
-    def test_one_comes_whole(self, viewer: Script) -> None:
+    def test_one_comes_whole_and_one_that_runs_without_an_outcome(self, viewer: Script) -> None:
         request = {"model": "gpt-5", "messages": [{"role": "user", "content": "Tea?"}], "z": 1, "a": 2}
+        output = {"value": ["\u2028 \u202e 🍵 </script> \x7f", 10**30, 1.5, None]}
         issue = make_issue("high", "Too short.", path="/text", suggestions=("Longer.",), context={"least": 9})
         same = {
-            "input": {"seed": 7}, "output": {"text": "tea"}, "raw_output": {"text": " tea "}, "request": request,
+            "input": {"seed": 7}, "output": output, "raw_output": {"text": " tea "}, "request": request,
             "model": "gpt-5", "failure_reason": "It is too short.", "plugins": {"check": "abc"},
         }  # fmt: skip
-        run = make_stored_run(make_attempt(1, 1, "failed", issues=(issue,), usage=make_usage(90), **same))
+        attempt = make_attempt(1, 1, "failed", issues=(issue,), usage=make_usage(90), **same)
+        run = make_stored_run(attempt, status=RunStatus.RUNNING)
+        begin_attempt(run, 1, 2)
         document = read(viewer, f"runs/{run.pk}/steps/1/attempts/1")
+        (described,) = document.pop("issues")
+        found = {"code": "too_short", "severity": "high", "description": "Too short.", "audit": "", "path": "/text"}
+        assert described == {**found, "context": {"least": 9}, "suggestions": ["Longer."]}
+        tokens = {"prompt": 60, "completion": 30, "total": 90, "cached": 0, "reasoning": 0}
+        assert document.pop("usage") == {**tokens, "reported": True, "cost": None, "unpriced": 0}
+        place = f"runs/{run.pk}/steps/1/attempts/1"
         assert document == {
             **same, "step": 1, "number": 1, "outcome": "failed", "is_accepted": False,
-            "issues": [
-                {
-                    "code": "too_short", "severity": "high", "description": "Too short.", "audit": "",
-                    "path": "/text", "context": {"least": 9}, "suggestions": ["Longer."],
-                }
-            ],
-            "usage": {
-                "prompt": 60, "completion": 30, "total": 90, "cached": 0, "reasoning": 0, "reported": True,
-                "cost": None, "unpriced": 0,
-            },
             "response_id": None, "finish_reason": None, "error": None, "duration": 1.0,
             "started_at": "2026-11-21T11:55:00Z", "ended_at": "2026-11-21T11:55:01Z",
-            "url": f"{HOST}/api/v1/runs/{run.pk}/steps/1/attempts/1",
-            "page_url": f"{HOST}/runs/{run.pk}/steps/1/attempts/1/",
+            "url": f"{HOST}/api/v1/{place}", "page_url": f"{HOST}/{place}/",
         }  # fmt: skip
         assert list(document["request"]) == list(request)
+        running = read(viewer, f"runs/{run.pk}/steps/1/attempts/2")
+        assert running.keys() == {*document, "issues", "usage"}
+        assert (running["outcome"], running["output"], running["usage"], running["issues"]) == (None, None, None, [])
 
 
 class TestIssues:
@@ -295,18 +274,12 @@ def test_the_parts_of_usage_add_up(viewer: Script) -> None:
     assert (first["model"], read(viewer, first["url"])["usage"]) == ("gpt-5", first["usage"])
 
 
-PARTS = ("", "/steps", "/steps/1", "/steps/1/attempts/1", "/steps/0/attempts/1", "/attempts", "/issues", "/usage")
-
-
-@pytest.mark.parametrize("number", ["0", "4711", "abc", "1.5", str(2**63), "9" * 5_000])
-def test_where_there_is_no_run_there_is_nothing(viewer: Script, number: str) -> None:
-    for part in PARTS:
-        assert read_problem(viewer.get(f"runs/{number}{part}"))["status"] == 404
-
-
-def test_there_are_no_other_steps_and_attempts(viewer: Script, run: Run) -> None:
+def test_there_are_no_other_runs_steps_and_attempts(viewer: Script, run: Run) -> None:
     # Another run has such an attempt.
     make_stored_run(make_attempt(1, 1), make_attempt(1, 2), make_attempt(1, 3))
     nines = "9" * 30
     for place in ("4", nines, "one", "1/attempts/3", "0/attempts/2", "1/attempts/0", f"2/attempts/{nines}"):
         assert read_problem(viewer.get(f"runs/{run.pk}/steps/{place}"))["status"] == 404, place
+    parts = ("", "/steps", "/steps/1", "/steps/1/attempts/1", "/steps/0/attempts/1", "/attempts", "/issues", "/usage")
+    for number, part in product(("0", "4711", "abc", "1.5", str(2**63), "9" * 5_000), parts):
+        assert read_problem(viewer.get(f"runs/{number}{part}"))["status"] == 404, (number, part)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 
@@ -12,7 +11,7 @@ from django.contrib.auth.models import User
 from runs import paging
 from runs.filters import PARAMETERS
 from runs.models import FacetKind, RunStatus
-from tests.api.asking import Script, read
+from tests.api.asking import Script, list_ids, read, walk
 from tests.engine.builders import make_attempt
 from tests.runs.builders import make_run, make_version
 from tests.runs.listed_runs import make_listed_run, make_varied_runs
@@ -21,17 +20,8 @@ from tests.runs.pages.history_builders import make_page_flow, make_stored_run
 pytestmark = pytest.mark.django_db
 
 
-def list_ids(script: Script, query: str = "") -> list[int]:
-    return [item["id"] for item in read(script, f"runs?{query}")["items"]]
-
-
-def walk(script: Script, address: str, way: str = "next") -> Iterator[list[int]]:
-    """The numbers of the runs on each page, from that address on."""
-    following: str | None = address
-    while following is not None:
-        page = read(script, following)
-        yield [item["id"] for item in page["items"]]
-        following = page[way]
+def list_pages(script: Script, address: str, way: str = "next") -> list[list[int]]:
+    return [[item["id"] for item in page] for page in walk(script, address, way)]
 
 
 def test_an_item_is_the_run_without_its_input_and_history(viewer: Script) -> None:
@@ -46,10 +36,10 @@ def test_pages_lead_to_the_oldest_run_and_back_whatever_begins_meanwhile(viewer:
     numbers = [run.pk for run in make_varied_runs(11)][::-1]
     pages = [numbers[:4], numbers[4:8], numbers[8:]]
     first = read(viewer, "runs?limit=4")
-    assert list(walk(viewer, f"runs?limit=4&before={numbers[7]}", "previous")) == [pages[2], pages[1], pages[0]]
+    assert list_pages(viewer, f"runs?limit=4&before={numbers[7]}", "previous") == [pages[2], pages[1], pages[0]]
     for _ in range(2):
         make_run(created_at=datetime(2026, 11, 24, tzinfo=UTC))
-    assert list(walk(viewer, first["next"])) == pages[1:]
+    assert list_pages(viewer, first["next"]) == pages[1:]
 
 
 @pytest.mark.parametrize("query", ["before=1", "after=9223372036854775807", "before=" + "9" * 30 + "&flow=other"])
@@ -68,7 +58,7 @@ def test_a_search_that_stops_early_goes_on_at_the_next_address(viewer: Script, m
     label, code = (FacetKind.LABEL, "a"), (FacetKind.CODE, "c")
     rare = make_listed_run(version, facets=[label, code])
     runs = [make_listed_run(version, facets=[label if number % 2 else code]) for number in range(60)]
-    pages = list(walk(viewer, "runs?label=a&code=c&limit=1"))
+    pages = list_pages(viewer, "runs?label=a&code=c&limit=1")
     assert [number for page in pages for number in page] == [rare.pk]
     assert [] in pages and len(pages) < len(runs)
 
@@ -105,4 +95,4 @@ def test_each_filter_of_the_page_is_one_here(viewer: Script) -> None:
     }
     assert matching.keys() == set(PARAMETERS)
     for name, value in matching.items():
-        assert list_ids(viewer, f"{name}={value}") == [run.pk], name
+        assert list_ids(viewer, f"runs?{name}={value}") == [run.pk], name
