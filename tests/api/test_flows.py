@@ -36,11 +36,6 @@ def list_names(script: Script, query: str = "") -> list[str]:
     return [item["name"] for item in read(script, f"flows{query}")["items"]]
 
 
-def list_messages() -> list[str]:
-    """What the admin's history says of flows."""
-    return [entry.change_message for entry in LogEntry.objects.order_by("pk")]
-
-
 class TestList:
     def test_flows_come_by_name_with_what_runs_need_to_know(self, viewer: Script) -> None:
         store("tea", description="Makes tea.")
@@ -95,19 +90,6 @@ class TestCreate:
         assert document["made_version"] == document["live_version"] == 1
         assert document["live"]["document"] == make_document(max_retries=1)
 
-    def test_what_is_asked_of_each_item_and_put_into_a_prompt_comes_back_as_it_was_sent(self, editor: Script) -> None:
-        each = {"name": "Words", "for_each": "output.text.split(' ')", "rule": "size(item) < 9"}
-        document = make_document(system_message="For {input.party}: {}", audits=[each])
-        live = read_json(editor.post("flows", document), 201)["live"]
-        assert live["document"] == document
-        file = render_flow(FlowSpec.from_document(document))
-        assert read_json(editor.put("flows/tea", file.encode(), Content_Type="application/yaml"), 200)["live"] == live
-
-    def test_a_name_that_is_taken_is_a_conflict_and_changes_nothing(self, editor: Script) -> None:
-        store("tea")
-        assert read_type(editor.post("flows", make_document(max_retries=0))) == (409, "name-taken")
-        assert FlowVersion.objects.count() == 1
-
     @pytest.mark.parametrize(
         ("body", "kind", "status"),
         [
@@ -137,9 +119,12 @@ class TestCreate:
         assert list_wrong(editor.put(f"{TEA}?make_live=1", make_document()), 400) == ["make_live"]
         assert not Flow.objects.exists()
 
-    def test_text_that_only_json_may_hold_as_it_is_is_kept(self, editor: Script) -> None:
-        body = '{"name": "tea", "title": "a\x7fb \u2028 \ufeff", "steps": [{"name": "Brew", "compute": "input"}]}'
-        assert read_json(editor.post("flows", body.encode()), 201)["title"] == "a\x7fb \u2028 \ufeff"
+    def test_what_only_json_may_hold_as_it_is_and_what_is_put_into_a_prompt_is_kept(self, editor: Script) -> None:
+        document = make_document(system_message="For {input.party}: {}") | {"title": "a\x7fb \u2028 \ufeff"}
+        live = read_json(editor.post("flows", document), 201)["live"]
+        assert live["document"] == document
+        file = render_flow(FlowSpec.from_document(document))
+        assert read_json(editor.put("flows/tea", file.encode(), Content_Type="application/yaml"), 200)["live"] == live
 
 
 class TestChange:
@@ -152,19 +137,13 @@ class TestChange:
         assert (same["made_version"], same["live_version"]) == (None, 1)
         live = read_json(editor.put(f"{TEA}?make_live=true", make_document(max_retries=1)))
         assert (live["made_version"], live["live_version"]) == (None, 2)
-        assert list_messages() == ["Saved version 2 through the API.", "Made version 2 live."]
+        assert LogEntry.objects.count() == 2
 
     def test_a_flow_that_is_not_there_is_created(self, editor: Script) -> None:
         answer = editor.put(TEA, make_document())
         assert read_json(answer, 201)["live_version"] == 1
         assert answer["Location"] == "http://testserver/api/v1/flows/tea"
-        assert list_messages() == ["Created through the API."]
-
-    def test_a_user_who_may_add_no_flows_creates_none(self, groups: None) -> None:
-        user = make_user("vera")
-        user.user_permissions.set(Permission.objects.filter(codename__in=["view_flow", "change_flow"]))
-        assert read_problem(Script(create_token(user)).put(TEA, make_document()))["status"] == 403
-        assert not Flow.objects.exists()
+        assert LogEntry.objects.count() == 1
 
 
 class TestArchive:
@@ -176,27 +155,24 @@ class TestArchive:
         listed = {query: list_names(editor, query) for query in ("", "?archived=true", "?archived=all")}
         assert listed == {"": ["coffee"], "?archived=true": ["tea"], "?archived=all": ["coffee", "tea"]}
         assert read_json(editor.post(f"{TEA}/take-out"))["is_archived"] is False
-        assert list_messages() == ["Archived.", "Unarchived."]
+        assert LogEntry.objects.count() == 2
         for action in ("archive", "take-out", "versions/1/make-live"):
             assert read_type(editor.post(f"flows/nowhere/{action}")) == (404, "not-found")
 
 
 class TestDelete:
-    def test_a_flow_without_runs_goes_with_its_versions(self, editor: Script) -> None:
-        store_three_versions()
-        answer = editor.ask("DELETE", "flows/example")
-        assert (answer.status_code, answer.content) == (204, b"")
-        assert not Flow.objects.exists() and not FlowVersion.objects.exists()
-        assert list_messages() == ["Deleted through the API, with all its versions."]
-        (entry,) = AuditEntry.objects.filter(action__in=["flow_deleted", "version_deleted"])
-        assert (entry.action, entry.actor_name) == ("flow_deleted", "editor")
-
-    def test_a_version_that_is_not_used_goes(self, editor: Script) -> None:
+    def test_a_version_that_is_not_used_goes_and_a_flow_without_runs_with_all_of_its(self, editor: Script) -> None:
         store_three_versions()
         assert editor.ask("DELETE", "flows/example/versions/2").status_code == 204
         assert [one.number for one in FlowVersion.objects.order_by("number")] == [1, 3]
-        assert list_messages() == ["Deleted through the API."]
-        assert AuditEntry.objects.get(action="version_deleted").details == {"version": 2}
+        answer = editor.ask("DELETE", "flows/example")
+        assert (answer.status_code, answer.content) == (204, b"")
+        assert not Flow.objects.exists() and not FlowVersion.objects.exists()
+        assert LogEntry.objects.count() == 2
+        entries = AuditEntry.objects.filter(action__in=["flow_deleted", "version_deleted"]).order_by("pk")
+        assert [(entry.action, entry.actor_name) for entry in entries] == [
+            ("version_deleted", "editor"), ("flow_deleted", "editor"),
+        ]  # fmt: skip
 
     @pytest.mark.parametrize(
         ("path", "status", "kind"),
@@ -213,16 +189,17 @@ class TestDelete:
         assert read_type(editor.ask("DELETE", path)) == (status, kind)
         assert FlowVersion.objects.count() == 3 and not LogEntry.objects.exists()
 
-    def test_its_versions_take_a_permission_of_their_own(self, groups: None) -> None:
-        store("tea")
-        user = make_user("ada")
-        user.user_permissions.set(Permission.objects.filter(codename="delete_flow"))
-        assert read_problem(Script(create_token(user)).ask("DELETE", TEA))["status"] == 403
-
-
-@pytest.mark.parametrize("name", ["validate", "preview", "try-audits"])
-def test_a_flow_may_be_called_like_a_tool(editor: Script, name: str) -> None:
-    assert read_problem(editor.get(f"flows/{name}"))["status"] == 405
-    store(name)
-    assert read(editor, f"flows/{name}")["name"] == name
-    assert read_json(editor.put(f"flows/{name}", make_document(name, max_retries=1)))["made_version"] == 2
+    @pytest.mark.parametrize(
+        ("method", "held"),
+        [("PUT", ["view_flow", "change_flow"]), ("DELETE", ["delete_flow"])],
+        ids=["add", "versions"],
+    )
+    def test_to_add_flows_and_to_delete_versions_takes_permissions_of_their_own(
+        self, groups: None, method: str, held: list[str]
+    ) -> None:
+        coffee = store("coffee")
+        user = make_user("vera")
+        user.user_permissions.set(Permission.objects.filter(codename__in=held))
+        path = TEA if method == "PUT" else "flows/coffee"
+        assert read_problem(Script(create_token(user)).ask(method, path, make_document()))["status"] == 403
+        assert Flow.objects.get() == coffee

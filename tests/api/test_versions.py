@@ -20,24 +20,16 @@ pytestmark = pytest.mark.django_db
 VERSIONS = "flows/example/versions"
 
 
-class TestList:
+class TestRead:
     def test_the_newest_comes_first(self, viewer: Script) -> None:
         old = store_version("As it began", by=User.objects.create_user("ada"))
         store_version(max_retries=1)
         first, second = read(viewer, VERSIONS)["items"]
         assert (first["number"], first["is_live"], first["note"], first["created_by"]) == (2, False, None, None)
-        assert second == {
-            "flow": "example",
-            "number": 1,
-            "is_live": True,
-            "digest": old.digest,
-            "note": "As it began",
-            "created_by": "ada",
-            "created_at": old.created_at.isoformat().replace("+00:00", "Z"),
-        }
+        at = old.created_at.isoformat().replace("+00:00", "Z")
+        made = {"digest": old.digest, "note": "As it began", "created_by": "ada", "created_at": at}
+        assert second == {"flow": "example", "number": 1, "is_live": True, **made}
 
-
-class TestRead:
     def test_a_version_comes_with_its_definition(self, viewer: Script) -> None:
         version = store_three_versions().versions.get(number=2)
         document = read(viewer, f"{VERSIONS}/2")
@@ -60,11 +52,6 @@ class TestRead:
         read(viewer, f"{VERSIONS}/2")
         entries = AuditEntry.objects.filter(action="flow_exported").order_by("pk")
         assert [(entry.actor_name, entry.details["version"]) for entry in entries] == [("viewer", 2), ("ada", 2)]
-
-    def test_a_format_that_there_is_not_is_refused(self, viewer: Script) -> None:
-        store_version()
-        assert list_wrong(viewer.get(f"{VERSIONS}/1?format=xml"), 400) == ["format"]
-        assert read_problem(viewer.get(f"{VERSIONS}/1", Accept="application/xml"))["status"] == 406
 
     @pytest.mark.parametrize("number", ["0", "2", "9" * 30, "-1", "latest", "1/", "2?format=yaml"])
     def test_a_version_that_is_not_there_is_not_found(self, viewer: Script, number: str) -> None:
@@ -103,14 +90,12 @@ class TestDifference:
         found = read(viewer, f"{VERSIONS}/{path}")
         assert ((found["from"], found["to"]), len(found["changes"])) == (numbers, count)
 
-    @pytest.mark.parametrize(
-        "path",
-        ["1/diff", "2/diff?against=7", "2/diff?against=one", f"2/diff?against={'9' * 50}", "2/diff?against=live"],
-    )
-    def test_what_cannot_be_compared_is_named(self, viewer: Script, path: str) -> None:
+    def test_what_cannot_be_compared_is_named(self, viewer: Script) -> None:
         store_three_versions()
         Flow.objects.update(live_version=None)
-        assert list_wrong(viewer.get(f"{VERSIONS}/{path}"), 400) == ["against"]
+        # The first has none before it, and no version is live.
+        for path in ("1/diff", "2/diff?against=live"):
+            assert list_wrong(viewer.get(f"{VERSIONS}/{path}"), 400) == ["against"]
 
 
 def test_new_runs_use_the_version_that_is_made_live(editor: Script) -> None:
