@@ -76,17 +76,8 @@ class TestWhatArrives:
             run.end_attempt()
             assert outline(reader.read_rest()) == ["2.1 passed", "run succeeded", "end succeeded"]
 
-    def test_events_hold_what_the_addresses_of_the_run_and_its_attempts_give(self, server: int, token: str) -> None:
-        run = make_retried_run()
-        with follow(server, run.pk, token) as reader:
-            *attempts, changed, end = reader.read_rest()
-        # By the same name: addresses in documents are those of the host that was asked.
-        ask: Any = partial(Script(token).get, Host=f"127.0.0.1:{server}")
-        assert changed.document == end.document == ask(f"runs/{run.pk}?attempts=none").json()
-        assert [event.document for event in attempts] == ask(f"runs/{run.pk}/attempts").json()["items"]
-
     @pytest.mark.parametrize("batch_size", [2, 20])
-    def test_a_client_that_breaks_off_anywhere_gets_the_rest_and_nothing_twice(
+    def test_a_client_that_breaks_off_anywhere_gets_the_rest_and_nothing_twice_as_documents_of_the_api(
         self, server: int, token: str, monkeypatch: pytest.MonkeyPatch, batch_size: int
     ) -> None:
         monkeypatch.setattr(events, "BATCH_SIZE", batch_size)
@@ -96,6 +87,11 @@ class TestWhatArrives:
         assert outline(received) == [
             "1.1 failed", "1.2 passed", "2.1 passed", "3.1 passed", "run succeeded", "end succeeded",
         ]  # fmt: skip
+        # By the same name: addresses in documents are those of the host that was asked.
+        ask: Any = partial(Script(token).get, Host=f"127.0.0.1:{server}")
+        *attempts, changed, end = (event.document for event in received)
+        assert changed == end == ask(f"runs/{run.pk}?attempts=none").json()
+        assert attempts == ask(f"runs/{run.pk}/attempts").json()["items"]
         for position, event in enumerate(received[:-1]):
             with follow(server, run.pk, token, last=event.id) as reader:
                 assert reader.read_rest() == received[position + 1 :]
@@ -113,62 +109,51 @@ class TestWhatArrives:
             assert outline(reader.read_rest()) == ["run cancelled", "end cancelled"]
 
 
-def revoke(user: User) -> None:
-    assert revoke_token(ApiToken.objects.get(user=user))
-
-
-def expire(user: User) -> None:
-    ApiToken.objects.filter(user=user).update(expiry=timezone.now())
-
-
-def close_account(user: User) -> None:
-    User.objects.filter(pk=user.pk).update(is_active=False)
-
-
-def sign_out(user: User) -> None:
-    BrowserSession.objects.filter(user=user).delete()
-
-
 def change_password(user: User) -> None:
     user.set_password("another one, not guessed")
     user.save()
 
 
-def take_permissions(user: User) -> None:
-    Group.objects.get(name="Viewer").permissions.clear()
+ENDS: dict[str, Callable[[User], Any]] = {
+    "token revoked": lambda user: revoke_token(ApiToken.objects.get(user=user)),
+    "token expired": lambda user: ApiToken.objects.filter(user=user).update(expiry=timezone.now()),
+    "signed out": lambda user: BrowserSession.objects.filter(user=user).delete(),
+    "another password": change_password,
+    "account closed": lambda user: User.objects.filter(pk=user.pk).update(is_active=False),
+    "account deleted": lambda user: user.delete(),
+    "permissions taken": lambda _: Group.objects.get(name="Viewer").permissions.clear(),
+}
+"""What ends the access of a user, by token or by session."""
 
 
 class TestItsEnd:
-    @pytest.mark.parametrize("end", [revoke, expire, close_account, take_permissions, lambda user: user.delete()])
+    @pytest.mark.parametrize("end", sorted(ENDS.keys() - {"signed out", "another password"}))
     def test_a_client_that_would_not_be_let_in_any_more_gets_nothing_more(
-        self, server: int, token: str, clock: MovedClock, end: Callable[[User], Any]
+        self, server: int, token: str, clock: MovedClock, end: str
     ) -> None:
         run = RunUnderWay(make_step(1), make_step(2))
         other = create_token(make_user("chief", "Administrator"))
         with follow(server, run.run.pk, token) as reader, follow(server, run.run.pk, other) as beside:
             for one in (reader, beside):
                 assert outline([one.read_event()]) == ["run running"]
-            end(User.objects.get(username="viewer"))
+            ENDS[end](User.objects.get(username="viewer"))
             clock.go_on(events.ACCESS_INTERVAL)
             assert outline(reader.read_rest()) == []
             run.end_attempt()
             run.end_attempt()
             assert outline(beside.read_rest())[-1] == "end succeeded"
 
-    @pytest.mark.parametrize("end", [sign_out, change_password, close_account, take_permissions])
-    def test_so_does_a_browser(
-        self, server: int, token: str, clock: MovedClock, monkeypatch: pytest.MonkeyPatch, end: Callable[[User], Any]
-    ) -> None:
+    @pytest.mark.parametrize("end", sorted(ENDS.keys() - {"token revoked", "token expired", "account deleted"}))
+    def test_so_does_a_browser(self, server: int, token: str, clock: MovedClock, end: str) -> None:
         user = User.objects.get(username="viewer")
-        user.set_password("correct horse")
-        user.save()
+        change_password(user)
         client = Client()
         client.force_login(user)
         with follow(server, make_run().pk, None, cookie=client.cookies["sessionid"].value) as reader:
             assert outline([reader.read_event()]) == ["run queued"]
             clock.go_on(events.ACCESS_INTERVAL)
             assert reader.read_event().name == "comment"
-            end(user)
+            ENDS[end](user)
             clock.go_on(events.ACCESS_INTERVAL)
             assert outline(reader.read_rest()) == []
 

@@ -68,16 +68,12 @@ def test_the_lock_names_no_registry() -> None:
     assert all("resolved" not in package and package["integrity"] for package in packages)
 
 
-@pytest.mark.nightly
-def test_types_are_those_that_the_script_uses(client: Path) -> None:
-    run_node("node_modules/typescript/bin/tsc", cwd=client)
-
-
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.nightly
 def test_it_runs_a_flow_reads_why_an_attempt_failed_and_does_what_else_the_pages_do(
     client: Path, live_server: LiveServer, model_server: ModelServer, settings: Any, groups: None
 ) -> None:
+    run_node("node_modules/typescript/bin/tsc", cwd=client)
     settings.TOOLFLOW_PROVIDER = "openai"
     settings.TOOLFLOW_OPENAI_BASE_URL = model_server.base_url
     settings.TOOLFLOW_OPENAI_API_KEY = "right-key"
@@ -86,13 +82,8 @@ def test_it_runs_a_flow_reads_why_an_attempt_failed_and_does_what_else_the_pages
     make_delivery(make_run(version, status="failed", ended_at=NOON), state="failed", next_try_at=None)
     token = create_token(make_user("editor", "Editor"))
 
-    with subprocess.Popen(
-        [NODE, "automate.ts", live_server.url, token],
-        cwd=client,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as automation:
+    command = [NODE, "automate.ts", live_server.url, token]
+    with subprocess.Popen(command, cwd=client, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as automation:
         wait_until(
             lambda: automation.poll() is not None or Run.objects.filter(status=RunStatus.QUEUED).exists(),
             within=PATIENCE,

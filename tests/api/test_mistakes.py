@@ -32,25 +32,16 @@ QUERIES = {
         status=failed,done                          status
         from=yesterday                              from
         from=2026-11-22&to=2026-11-21T08:00Z        to
-        label=a&label=%00                           label
-        audit=                                      audit
         status=                                     status
-        limit=0                                     limit
         limit=1&limit=2                             limit
-        limit=%2B1                                  limit
         limit=1_0                                   limit
         limit={"1" * 5_000}                         limit
-        flow=a&flow=b                               flow
         stauts=failed                               stauts
-        format=json                                 format
         before={LONG}&after=1                       after
         flow=tea&by=nobody&cost=x&limit=0&before=x&severity=    severity flow cost by limit before
     """,
     "runs/{run}": """
         attempts=last&usage=1&min_severity=High     attempts usage min_severity
-    """,
-    "runs/{run}/steps": """
-        attempts=x                                  attempts
     """,
     "runs/{run}/steps/1/attempts/1": """
         attempts=final                              attempts
@@ -58,7 +49,6 @@ QUERIES = {
     "runs/{run}/attempts": """
         step=x&outcome=done&after=5&limit=x&min_severity=x&usage=x  step outcome after limit min_severity usage
         step=0&outcome=&before=2.1.0                step outcome before
-        before=2.1&after=1.1                        after
     """,
     "runs/{run}/issues": """
         min_severity=bad&code=&audit=%00            min_severity code audit
@@ -76,34 +66,26 @@ QUERIES = {
         format=xlsx                                 format
         attempts=final                              attempts
         format=csv&attempts=all                     attempts
-        limit=5                                     limit
     """,
     "flows": """
         archived=yes                                archived
         input_schema=1                              input_schema
-        limit=201                                   limit
         after=%00                                   after
-        status=failed                               status
     """,
     "flows/example/versions/1": """
         format=xml                                  format
     """,
     "flows/example/versions/1/diff": f"""
-        limit=1                                     limit
-        against=7                                   against
         against=one                                 against
         against={LONG}                              against
     """,
     "flows/example/statistics": f"""
         from=yesterday                              from
-        from=2026-02-30                             from
-        to=0001-01-01                               to
         to=9999-12-31                               to
         from=2026-05-02&to=2026-05-01               from
         from=2020-01-01&to=2022-09-27               from
         version=9                                   version
         version={LONG}                              version
-        model=                                      model
         model=a%00b                                 model
         model={"x" * 201}                           model
         group_by=month                              group_by
@@ -112,14 +94,10 @@ QUERIES = {
         sort=name                                   sort
     """,
     "statistics/usage": """
-        group_by=flow,                              group_by
         flow=nothing                                flow
         version=1                                   version
-        limit=5                                     limit
-        model=a&model=b                             model
     """,
     "statistics/overview": """
-        simulated=yes                               simulated
         simulated=1                                 simulated
     """,
     "webhook-deliveries": """
@@ -131,14 +109,9 @@ QUERIES = {
         action=danced                               action
         kind=teapot                                 kind
         id=7                                        id
-        actor=                                      actor
         actor=%00                                   actor
         actor=a&actor=b                             actor
-        from=yesterday                              from
-        from=2026-1-1                               from
-        to=0001-01-01                               to
         from=2026-03-02&to=2026-03-01               to
-        before=1&after=2                            after
         before=1&after=2&colour=red                 colour
     """,
 }
@@ -169,32 +142,26 @@ def try_step(**values: Any) -> dict[str, Any]:
 
 
 ADDRESS = "https://hooks.example.com/T0/secret"
+TAKE_NOTHING = ("archive", "take-out", "versions/1/make-live")
 # By method and address: bodies, and pointers to what is not valid in them.
 BODIES: dict[str, list[tuple[Any, set[str]]]] = {
     "POST runs": [
         ({}, {"/flow", "/input"}),
         (order(input={"topic": 7}), {"/input/topic"}),
         (order(input={"topic": "tea", "a/b": 1}), {"/input/a~1b"}),
-        (order(input={}), {"/input"}),
         (order(input=[1]), {"/input"}),
         (order(flow="nowhere"), {"/flow"}),
         (order(flow="a\0b"), {"/flow"}),
         *((order(version=version), {"/version"}) for version in (2, 10**30, 0, "1", True)),
         (order(verison=1, priority="urgent"), {"/verison", "/priority"}),
-        (order(labels="nightly"), {"/labels"}),
-        (order(labels=["fine", 7]), {"/labels/1"}),
         (order(labels=["a", "a", "x,y"]), {"/labels/2"}),
         (order(labels=list("0123456789a")), {"/labels"}),
         (order(labels=["fine", " bulk-2"]), {"/labels/1"}),
-        (order(metadata=[]), {"/metadata"}),
-        (order(metadata={"x": "y" * 16_400}), {"/metadata"}),
         # What is too large is not searched for others.
         (order(metadata={"a": "\0", "b": "y" * 16_400}), {"/metadata"}),
-        (order(priority=1), {"/priority"}),
         *((order(token_budget=budget), {"/token_budget"}) for budget in (0, "20000")),
         *((order(cost_budget=budget), {"/cost_budget"}) for budget in ("0", "1e3", True)),
         *((order(time_limit=limit), {"/time_limit"}) for limit in (10**9, 1.5, True)),
-        (order(webhook_url="javascript:alert(1)"), {"/webhook_url"}),
         (order(webhook_url="https://example.com/" + "x" * 2_000), {"/webhook_url"}),
         (
             json.dumps(
@@ -228,7 +195,6 @@ BODIES: dict[str, list[tuple[Any, set[str]]]] = {
             many({"input": INPUT}, {"input": INPUT, "labels": ["bulk-3"]}, labels=["bulk-2"]),
             {"/labels/0", "/runs/1/labels/0"},
         ),
-        (many({"input": INPUT}, {"input": {"topic": "\0"}}), {"/runs/1/input/topic"}),
         (many(), {"/runs"}),
         *((many(runs=runs), {"/runs"}) for runs in (None, "tea", [{"input": INPUT}] * 1_001)),
         (b"[]", {""}),
@@ -237,16 +203,12 @@ BODIES: dict[str, list[tuple[Any, set[str]]]] = {
         *(({"version": version}, {"/version"}) for version in (9, 0, "latest", None, "1", True, [], 10**30)),
         ({"version": "live"}, {"/version"}),  # which the input doesn't fit
         ({"version": "live", "input": {"subject": 7}}, {"/input/subject"}),
-        ({"input": None}, {"/input"}),
         ({"input": {"topic": ["\0"]}}, {"/input/topic/0"}),
-        ({"labels": ["bulk-2"]}, {"/labels/0"}),
-        (b"[]", {""}),
     ],
     "PATCH runs/{run}": [
         ({"labels": ["fine", "a,b"]}, {"/labels/1"}),
         ({"labels": ["bulk-2", "bulk-3"]}, {"/labels/1"}),
         ({"metadata": {"x": "y" * 20_000}}, {"/metadata"}),
-        ({"metadata": []}, {"/metadata"}),
         ({"priority": "high"}, {"/priority"}),
     ],
     "POST runs/{run}/cancel": [({"why": 1}, {"/why"})],
@@ -256,7 +218,6 @@ BODIES: dict[str, list[tuple[Any, set[str]]]] = {
         (cancel(runs=[1], filters={}), {""}),
         ({"kind": "delete", "filters": {}}, {"/kind"}),
         (cancel(runs=[]), {"/runs"}),
-        (cancel(runs=7), {"/runs"}),
         (cancel(runs=[1, "2", True, 0, 2.5]), {"/runs/1", "/runs/2", "/runs/3", "/runs/4"}),
         (cancel(runs=list(range(1, 1_002))), {"/runs"}),
         (cancel(runs=[1], newest=5), {"/newest"}),
@@ -267,10 +228,7 @@ BODIES: dict[str, list[tuple[Any, set[str]]]] = {
         (cancel(filters=[]), {"/filters"}),
         (filtered(flwo="a"), {"/filters/flwo"}),
         (filtered(flow="nowhere"), {"/filters/flow"}),
-        (filtered(flow=7, **{"from": "soon"}), {"/filters/flow"}),
         (filtered(status=["lost"]), {"/filters/status"}),
-        (filtered(status=[]), {"/filters/status"}),
-        (filtered(label=""), {"/filters/label"}),
         (filtered(label="\0"), {"/filters/label"}),
         (filtered(version="1", tokens=1.5), {"/filters/version", "/filters/tokens"}),
     ],
@@ -297,9 +255,7 @@ BODIES: dict[str, list[tuple[Any, set[str]]]] = {
         (b"[]", {""}),
     ],
     "PUT flows/example": [(make_flow().to_document() | {"name": "other"}, {"/name"})],
-    "POST flows/example/archive": [({"force": True}, {"/force"})],
-    "POST flows/example/take-out": [({"force": True}, {"/force"})],
-    "POST flows/example/versions/1/make-live": [({"force": True}, {"/force"})],
+    **{f"POST flows/example/{what}": [({"force": True}, {"/force"})] for what in TAKE_NOTHING},
     "PATCH flows/example/settings": [
         *(({"max_runs_in_flight": value}, {"/max_runs_in_flight"}) for value in (0, 2**31, "3")),
         ({"total_token_budget": 1.5}, {"/total_token_budget"}),
@@ -308,21 +264,15 @@ BODIES: dict[str, list[tuple[Any, set[str]]]] = {
         ({"keep_days": 36_501}, {"/keep_days"}),
         ({"keep_days": 30, "keep_outputs_days": 31}, {"/keep_outputs_days"}),
         ({"priority": "high"}, {"/priority"}),
-        ([], {""}),
     ],
     "POST flows/preview": [
         *((try_step(step=step), {"/step"}) for step in (3, True)),
-        (try_step(document=[]), {"/document"}),
         (try_step(document={}), {"/document/name", "/document/steps"}),
-        (try_step(input=[1]), {"/input"}),
         (try_step(run=1), {""}),
         (try_step(after_attempt=1), {""}),
         (try_step(input=None), {""}),
         (try_step(outputs={"1": {}, "2": {}, "x": {}}), {"/outputs/2", "/outputs/x"}),
         (try_step(outputs={"1": [1]}), {"/outputs/1"}),
-        (try_step(colour="green"), {"/colour"}),
-        (try_step(output={}), {"/output"}),
-        (b"null", {""}),
     ],
     "POST flows/try-audits": [
         (try_step(), {""}),
