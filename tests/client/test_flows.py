@@ -57,10 +57,7 @@ def test_a_changed_file_becomes_a_version_which_is_live_if_asked_for(site: Termi
         assert (done.status, f"stored as version {number}" in done.out) == (0, True)
     flow = Flow.objects.get()
     assert (flow.live_version, flow.versions.get(number=4).note) == (flow.versions.get(number=4), "Better")
-
-
-def test_a_new_file_becomes_a_flow(site: Terminal, first: FlowVersion) -> None:
-    site.run("flows", "pull")
+    # A new file becomes a flow.
     Path("other.yaml").write_text(FILE.read_text("utf-8").replace("colour-theme", "brand-new"), "utf-8")
     assert site.run("flows", "push", "other.yaml").status == 0
     assert Flow.objects.filter(name="brand-new").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -10,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.client.stand_in import Reply, StandIn, answer_json
 from tests.client.test_runs import build_run
+from tests.runs.webhooks.receiver import Receiver, Reply
 from tests.test_docs import ROOT
 
 WAIT = ("run", "a", "--input", "{}", "--wait")
-EXPORTED: Reply = (200, {"Content-Type": "application/x-ndjson"}, b'{"id": 7}\n' * 100_000)
+EXPORTED = Reply(200, {"content-type": "application/x-ndjson"}, b'{"id": 7}\n' * 100_000)
 READ_ALONG = '{ "$@"; echo $? >&3; } 3>status | head -c 1; cat status >&2'
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -23,19 +24,20 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 def make_replies(status: str) -> list[Reply]:
     """What “run --wait” hears of a run that ends so."""
-    return [answer_json(build_run(status), 202), answer_json(build_run(status))]
+    body = json.dumps(build_run(status)).encode()
+    return [Reply(status, {"content-type": "application/json"}, body) for status in (202, 200)]
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Run]:
     """Runs a command in a shell, as “$@” of its script, against a server that gives these replies."""
-    servers = []
+    server = Receiver()
 
     def run(
         script: str, arguments: tuple[str, ...], replies: list[Reply], **more: str
     ) -> subprocess.CompletedProcess[str]:
-        servers.append(StandIn(replies))
-        environment = {"TOOLFLOW_URL": servers[-1].url, "TOOLFLOW_TOKEN": "tf_0", "PYTHONPATH": str(ROOT), **more}
+        server.reply(*replies)
+        environment = {"TOOLFLOW_URL": server.url(""), "TOOLFLOW_TOKEN": "tf_0", "PYTHONPATH": str(ROOT), **more}
         return subprocess.run(
             ["bash", "-c", script, "bash", sys.executable, "-m", "runs.client", *arguments],
             cwd=tmp_path,
@@ -46,17 +48,10 @@ def run(tmp_path: Path) -> Iterator[Run]:
         )
 
     yield run
-    for server in servers:
-        server.close()
+    server.stop()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "replies"),
-    [
-        (WAIT, make_replies("succeeded")),
-        (("export",), [EXPORTED]),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "replies"), [(WAIT, make_replies("succeeded")), (("export",), [EXPORTED])])
 def test_results_that_can_t_be_written_are_no_run_that_failed(
     run: Run, arguments: tuple[str, ...], replies: list[Reply]
 ) -> None:
@@ -67,10 +62,7 @@ def test_results_that_can_t_be_written_are_no_run_that_failed(
 
 @pytest.mark.parametrize(
     ("arguments", "replies", "status"),
-    [
-        ((*WAIT, "--json"), make_replies("errored"), 2),
-        (("export",), [EXPORTED], 0),
-    ],
+    [((*WAIT, "--json"), make_replies("errored"), 2), (("export",), [EXPORTED], 0)],
 )
 def test_a_reader_that_has_seen_enough_changes_no_status(
     run: Run, arguments: tuple[str, ...], replies: list[Reply], status: int
