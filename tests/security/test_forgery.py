@@ -18,13 +18,10 @@ from django.core.management.base import CommandError
 from django.test import Client
 from django.utils import timezone
 
-from flows.engine.errors import ProblemsError
-from flows.engine.spec import FlowSpec
 from flows.models import Flow
 from runs.models import ApiToken, AuditEntry, SavedView
 from runs.tokens import create_token
 from tests.engine.builders import make_flow
-from tests.runs.builders import make_run
 from tests.site.test_permissions import NO_METHOD, World, list_rules, world
 
 __all__ = ["world"]
@@ -54,18 +51,6 @@ def test_every_form_refuses_what_other_sites_send(world: World) -> None:
             taken.append(f"{address}: {answer.status_code}")
     # Addresses that only lead somewhere change nothing.
     assert set(taken) <= {"admin/jsi18n/: 405"}, taken
-
-
-def test_the_api_refuses_what_other_sites_send_with_somebodys_cookies(olga: User) -> None:
-    client = Client(enforce_csrf_checks=True)
-    client.force_login(olga)
-    run = make_run()
-    for path, body in ((f"runs/{run.pk}/cancel", {}), ("runs", {"flow": run.flow.name, "input": {}})):
-        answer = client.post(f"/api/v1/{path}", body, content_type="application/json")
-        assert (answer.status_code, answer.json()["detail"][:11]) == (403, "CSRF Failed")
-    # Other sites can send forms, but no JSON.
-    answer = Client().post("/api/v1/runs", {"flow": "x"})
-    assert answer.status_code in {401, 415}
 
 
 @pytest.mark.parametrize(
@@ -133,18 +118,17 @@ def test_addresses_lead_to_no_files_of_the_machine(olga: User, client: Client, a
     assert b"root:" not in content and b"DJANGO_SETTINGS_MODULE" not in content
 
 
-@pytest.mark.parametrize("name", HOSTILE)
 def test_no_flow_has_such_a_name_and_that_of_an_uploaded_file_is_only_shown(
-    olga: User, client: Client, name: str, tmp_path: Path
+    olga: User, client: Client, tmp_path: Path
 ) -> None:
-    document = {**make_flow().to_document(), "name": name}
-    with pytest.raises(ProblemsError):
-        FlowSpec.from_document(document)
-    client.post("/admin/flows/flow/upload/", {"file": SimpleUploadedFile("flow.yaml", json.dumps(document).encode())})
-    assert not Flow.objects.exists()
-    file = io.BytesIO(b"name: [")
-    file.name = name
-    assert client.post("/admin/flows/flow/upload/", {"file": file}).status_code in {200, 400, 422}
+    for name in HOSTILE:
+        document = {**make_flow().to_document(), "name": name}
+        uploaded = SimpleUploadedFile("flow.yaml", json.dumps(document).encode())
+        client.post("/admin/flows/flow/upload/", {"file": uploaded})
+        assert not Flow.objects.exists(), name
+        file = io.BytesIO(b"name: [")
+        file.name = name
+        assert client.post("/admin/flows/flow/upload/", {"file": file}).status_code in {200, 400, 422}, name
     assert not list(tmp_path.iterdir())
 
 

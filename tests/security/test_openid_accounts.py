@@ -124,14 +124,11 @@ def test_who_gets_another_address_keeps_the_account_and_nobody_else_gets_it(prov
     client = Client()
     sign_in(provider, client)
     assert find_user(client) == user == User.objects.get()
-
-
-def test_the_same_subject_of_another_provider_is_somebody_else(provider: FakeProvider) -> None:
-    olga = User.objects.create_user("olga", email="o@elsewhere.example")
-    ProviderIdentity.objects.create(user=olga, issuer="https://before.example", subject="1")
-    client = Client()
+    # The same subject of another provider is somebody else.
+    ProviderIdentity.objects.update(issuer="https://before.example")
+    become(provider, "1", email="nina@example.com")
     sign_in(provider, client)
-    assert find_user(client) != olga
+    assert find_user(client) != user
 
 
 def test_an_administrator_lets_an_account_be_linked_anew(provider: FakeProvider) -> None:

@@ -139,10 +139,8 @@ def test_calls_go_where_the_environment_says_whatever_a_request_holds(
 @pytest.mark.parametrize("name", NAMES)
 def test_a_request_that_names_one_is_refused(script: Client, name: str) -> None:
     make_version(make_flow(make_step()))
-    for path, body in (
-        ("runs", {"flow": "example", "input": {}, name: "http://127.0.0.1:9/v1"}),
-        ("runs/bulk", {"flow": "example", "runs": [{"input": {}, name: "http://127.0.0.1:9/v1"}]}),
-    ):
+    one = {"input": {}, name: "http://127.0.0.1:9/v1"}
+    for path, body in (("runs", {"flow": "example", **one}), ("runs/bulk", {"flow": "example", "runs": [one]})):
         answer = post(script, path, body)
         assert answer.status_code in {400, 422} and name in answer.content.decode()
     assert not Run.objects.exists()
