@@ -22,8 +22,6 @@ from toolflow_site.request_handler import MAX_FULL_BODIES
 
 ROOT = Path(settings.BASE_DIR)
 DEPLOY = ROOT / "deploy"
-UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
-SERVERS = [path for path in UNITS if path.stem != "toolflow-nightly"]
 
 STOP_TIMEOUT = settings.TOOLFLOW_STOP_SECONDS + FORCED_STOP_TIMEOUT + EXIT_TIMEOUT
 """Seconds that a worker may take to stop."""
@@ -85,30 +83,22 @@ def test_variables_and_commands_of_all_files_exist() -> None:
             assert find_commands(text) <= set(get_commands()), path
 
 
-class TestUnits:
-    def test_each_runs_as_a_user_of_its_own_who_may_write_to_one_folder(self) -> None:
-        for path in UNITS:
-            service = read_unit(path)["Service"]
-            assert (service["User"], service["UMask"], service["NoNewPrivileges"]) == ("toolflow", "0077", "true")
-            assert (service["ProtectSystem"], service["CapabilityBoundingSet"]) == ("strict", "")
-            assert service["Environment"] == f"TOOLFLOW_DATA_DIR=/var/lib/{service['StateDirectory']}"
-
-    def test_a_server_comes_back_after_every_end_with_the_settings_of_the_installation(self) -> None:
-        for path in SERVERS:
-            unit = read_unit(path)
-            assert (unit["Service"]["Restart"], unit["Unit"]["StartLimitIntervalSec"]) == ("always", "0")
-            assert unit["Service"]["EnvironmentFile"] == "/etc/toolflow/env"
-
-    def test_static_files_are_collected_before_the_website_starts_and_requests_may_end(self) -> None:
-        service = read_unit(DEPLOY / "systemd/toolflow-web.service")["Service"]
-        assert find_commands(service["ExecStartPre"]) == {"collectstatic"}
-        assert find_commands(service["ExecStart"]) == {"serve"}
-        assert int(service["TimeoutStopSec"]) > REQUEST_STOP_TIMEOUT
-
-    def test_a_stop_of_the_worker_lets_its_calls_end(self) -> None:
-        service = read_unit(DEPLOY / "systemd/toolflow-worker.service")["Service"]
-        assert (service["KillMode"], service["OOMPolicy"]) == ("mixed", "continue")
-        assert int(service["TimeoutStopSec"]) > STOP_TIMEOUT
+def test_units_run_as_a_user_who_may_write_to_one_folder_and_come_back_after_every_end() -> None:
+    for path in sorted((DEPLOY / "systemd").glob("*.service")):
+        unit = read_unit(path)
+        service = unit["Service"]
+        assert (service["User"], service["UMask"], service["NoNewPrivileges"]) == ("toolflow", "0077", "true")
+        assert (service["ProtectSystem"], service["CapabilityBoundingSet"]) == ("strict", "")
+        assert service["Environment"] == f"TOOLFLOW_DATA_DIR=/var/lib/{service['StateDirectory']}"
+        if path.stem != "toolflow-nightly":
+            assert (service["Restart"], unit["Unit"]["StartLimitIntervalSec"]) == ("always", "0")
+            assert service["EnvironmentFile"] == "/etc/toolflow/env"
+    # Static files are collected before the website starts; requests and calls may end.
+    web, worker = (read_unit(DEPLOY / f"systemd/toolflow-{name}.service")["Service"] for name in ("web", "worker"))
+    assert (find_commands(web["ExecStartPre"]), find_commands(web["ExecStart"])) == ({"collectstatic"}, {"serve"})
+    assert int(web["TimeoutStopSec"]) > REQUEST_STOP_TIMEOUT
+    assert (worker["KillMode"], worker["OOMPolicy"]) == ("mixed", "continue")
+    assert int(worker["TimeoutStopSec"]) > STOP_TIMEOUT
 
 
 class TestCompose:
@@ -145,14 +135,22 @@ class TestCompose:
         assert services["migrate"]["restart"] == "no"
         assert all("healthcheck" in read_compose()["services"][name] for name in ("db", "redis", "worker"))
 
-    def test_our_containers_can_do_no_more_than_they_must(self) -> None:
+    def test_our_containers_can_do_no_more_than_they_must(self, tmp_path: Path) -> None:
+        max_body = read_settings(tmp_path)["TOOLFLOW_MAX_BODY"]
         for service in our_services().values():
-            assert service["environment"]["TOOLFLOW_ENV"] == "production"
+            environment = service["environment"]
+            assert environment["TOOLFLOW_ENV"] == "production"
             assert service["read_only"] and service["init"]
             assert service["cap_drop"] == ["ALL"]
             # The locks in the data folder are those of one host: no two containers share it.
             assert "volumes" not in service
             assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
+            # What they write to memory is bounded, and bodies that don't fit into memory have room there.
+            found = [re.fullmatch(r"(/[^:]+):size=(\d+)m(,.*)?", line) for line in service["tmpfs"]]
+            sizes = {match[1]: int(match[2]) * 2**20 for match in found if match}
+            assert len(sizes) == len(found)
+            processes = int(re.sub(r"\D", "", environment["TOOLFLOW_WEB_PROCESSES"]))
+            assert sizes["/" + "tmp"] > processes * MAX_FULL_BODIES * max_body
         worker = our_services()["worker"]
         assert worker["deploy"]["replicas"] == 2
         assert to_seconds(worker["stop_grace_period"]) > STOP_TIMEOUT
@@ -164,16 +162,6 @@ class TestCompose:
         handed_on = {setting for setting, value in found["environment"].items() if value == f"${{{setting}:-}}"}
         assert handed_on >= OBSERVABILITY
         assert found["env_file"] == [{"path": "toolflow.env", "required": False}]
-
-    def test_what_they_write_to_memory_is_bounded_and_bodies_have_room_there(self, tmp_path: Path) -> None:
-        max_body = read_settings(tmp_path)["TOOLFLOW_MAX_BODY"]
-        for service in our_services().values():
-            found = [re.fullmatch(r"(/[^:]+):size=(\d+)m(,.*)?", line) for line in service["tmpfs"]]
-            sizes = {match[1]: int(match[2]) * 2**20 for match in found if match}
-            assert len(sizes) == len(found)
-            processes = int(re.sub(r"\D", "", service["environment"]["TOOLFLOW_WEB_PROCESSES"]))
-            # Where bodies are kept that don't fit into memory.
-            assert sizes["/" + "tmp"] > processes * MAX_FULL_BODIES * max_body
 
 
 class TestImage:
@@ -188,12 +176,10 @@ class TestImage:
         assert {name.partition("/")[0] for name in sent} == {source.partition("/")[0] for source in sources}
         assert [name for name in sent if "/" in name and name not in sources] == []
 
-    def test_it_runs_as_a_user_without_rights(self) -> None:
+    def test_it_runs_as_a_user_without_rights_and_holds_all_that_django_serves(self) -> None:
         last = self.TEXT.rpartition("\nFROM ")[2]
         assert last.index("\nUSER toolflow\n") < last.index("\nHEALTHCHECK ") < last.index("\nCMD ")
         assert find_commands(self.TEXT) == {"collectstatic", "serve"}
-
-    def test_all_that_django_serves_is_in_it(self) -> None:
         copied = set(re.findall(r"^COPY (\w+) \w+$", self.TEXT, re.MULTILINE))
         served: list[Any] = [*settings.STATICFILES_DIRS, ROOT / "templates"]
         folders = {Path(folder).relative_to(ROOT).parts[0] for folder in served}
@@ -205,19 +191,20 @@ class TestNginx:
         text = (DEPLOY / "nginx" / f"{name}.conf").read_text(encoding="utf-8")
         return re.sub(r"^\s*#.*$", "", text, flags=re.MULTILINE)
 
-    def test_what_a_client_says_of_itself_is_never_handed_on_alone(self) -> None:
+    def test_headers_times_and_sizes_go_with_those_of_the_server(self, tmp_path: Path) -> None:
         text = self.read("toolflow-proxy")
+        # What a client says of itself is never handed on alone.
         headers = dict(re.findall(r"proxy_set_header (\S+) (\S+);", text))
-        assert headers["X-Forwarded-For"] == "$proxy_add_x_forwarded_for"
-        assert headers["X-Forwarded-Proto"] == "$scheme"
-        assert headers["Host"] == "$http_host"
-
-    def test_times_and_sizes_go_with_those_of_the_server(self, tmp_path: Path) -> None:
-        text = self.read("toolflow-proxy")
+        expected = {
+            "X-Forwarded-For": "$proxy_add_x_forwarded_for",
+            "X-Forwarded-Proto": "$scheme",
+            "Host": "$http_host",
+        }
+        assert headers | expected == headers
         (body,) = re.findall(r"client_max_body_size (\S+);", text)
         assert to_bytes(body) >= read_settings(tmp_path)["TOOLFLOW_MAX_BODY"]
-        (patience,) = re.findall(r"proxy_read_timeout (\d+)s;", text)
-        assert int(patience) > max(events.MAX_WAIT, 2 * events.HEARTBEAT_INTERVAL)
+        (timeout,) = re.findall(r"proxy_read_timeout (\d+)s;", text)
+        assert int(timeout) > max(events.MAX_WAIT, 2 * events.HEARTBEAT_INTERVAL)
         # nginx closes idle connections after 60 seconds by itself.
         assert KEEP_ALIVE_TIMEOUT > 60
 
@@ -245,13 +232,6 @@ class TestNginx:
         own = "".join(f"{kind}_temp_path {kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
         main = tmp_path / "nginx.conf"
         main.write_text(f"pid pid; error_log stderr; events {{}} http {{ access_log off; {own}\n{whole} }}")
-        done = subprocess.run(
-            ["nginx", "-t", "-p", str(tmp_path), "-c", str(main)],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
-        assert (done.returncode, "test is successful" in done.stderr, "[warn]" in done.stderr) == (0, True, False), (
-            done.stderr
-        )
+        command = ["nginx", "-t", "-p", str(tmp_path), "-c", str(main)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        assert (done.returncode, "[warn]" in done.stderr) == (0, False), done.stderr

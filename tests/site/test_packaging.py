@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import runpy
 import shutil
 import tomllib
@@ -15,7 +14,6 @@ from unittest import mock
 import pytest
 from django.conf import settings
 
-from flows import __version__
 from tests.site.test_settings import make_environment
 
 ROOT = Path(settings.BASE_DIR)
@@ -69,18 +67,3 @@ def test_the_commands_of_the_package_lead_somewhere() -> None:
     for place in scripts.values():
         module, _, name = place.partition(":")
         assert callable(getattr(import_module(module), name))
-
-
-def test_what_the_wheel_is_made_of_is_in_the_source_distribution() -> None:
-    lines = (ROOT / "MANIFEST.in").read_text(encoding="utf-8").splitlines()
-    pytest.importorskip("setuptools")
-    for part in runpy.run_path(str(ROOT / "setup.py"), run_name="setup")["PARTS"]:
-        assert (f"graft {part}" if (ROOT / part).is_dir() else f"include {part}") in lines
-
-
-def test_the_changelog_begins_with_the_version_that_this_is() -> None:
-    versions = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
-    if ".dev" in __version__:
-        assert versions[0] == "Unreleased" and __version__.partition(".dev")[0] not in versions
-    else:
-        assert versions[0] == __version__
