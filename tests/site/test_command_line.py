@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from django.conf import settings
 from django.db import OperationalError
 
@@ -18,17 +17,11 @@ from toolflow_site.errors import BriefRefusals
 ADVICE = "Check DATABASE_URL; a new database wants `manage.py migrate` first. Use --traceback for details.\n"
 
 
-@pytest.fixture
-def damaged(tmp_path: Path) -> Path:
-    """A data directory whose database is a file of something else."""
+def test_a_file_that_is_no_database_gets_one_sentence_and_a_traceback_if_asked(tmp_path: Path) -> None:
     (tmp_path / "toolflow.sqlite3").write_text("no database, but long enough to be taken for the head of one" * 50)
-    return tmp_path
-
-
-def test_a_file_that_is_no_database_gets_one_sentence_and_a_traceback_if_asked(damaged: Path) -> None:
-    done = start_command("migrate", data_dir=damaged)
+    done = start_command("migrate", data_dir=tmp_path)
     assert (done.returncode, done.stderr) == (1, f"The database can't be used: file is not a database. {ADVICE}")
-    done = start_command("migrate", "--traceback", data_dir=damaged)
+    done = start_command("migrate", "--traceback", data_dir=tmp_path)
     assert (done.returncode, done.stderr.partition(" ")[0]) == (1, "Traceback")
 
 
@@ -38,20 +31,17 @@ def test_a_server_that_is_away_gets_one_sentence_without_the_password(tmp_path: 
     assert done.stderr.endswith(f"Connection refused. {ADVICE}")
 
 
-def test_a_full_disk_gets_one_sentence_with_what_to_do(tmp_path: Path) -> None:
+def test_a_full_disk_or_a_folder_that_can_not_be_written_to_gets_one_sentence_with_what_to_do(tmp_path: Path) -> None:
+    address = f"sqlite:///{tmp_path}/missing/toolflow.sqlite3"
+    done = start_command("run_worker", data_dir=tmp_path, DATABASE_URL=address)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert f"The folder {tmp_path}/missing must exist" in done.stderr
     # No file may grow beyond a bound: to SQLite it is the same as a disk without space.
     shell = ["sh", "-c", 'ulimit -f 200; exec "$@"', "sh", sys.executable, "manage.py", "migrate"]
     environment = make_environment(tmp_path, {})
     done = subprocess.run(shell, cwd=settings.BASE_DIR, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert f"Check the free space of the disk that holds {tmp_path}." in done.stderr
-
-
-def test_a_folder_that_can_not_be_written_to_gets_one_sentence_with_what_to_do(tmp_path: Path) -> None:
-    address = f"sqlite:///{tmp_path}/missing/toolflow.sqlite3"
-    done = start_command("run_worker", data_dir=tmp_path, DATABASE_URL=address)
-    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-    assert f"The folder {tmp_path}/missing must exist, and this user must be able to write to it" in done.stderr
 
 
 def test_a_pipe_that_its_reader_has_closed_is_no_error(tmp_path: Path) -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from html.parser import HTMLParser
 
-import pytest
 from django.conf import settings
-from django.contrib.auth.models import User
 from django.test import Client
 
 
@@ -27,14 +25,8 @@ class InlineFinder(HTMLParser):
         self.found += [f"{tag} {name}" for name in values if name == "style" or name.startswith("on")]
 
 
-@pytest.fixture
-def admin(client: Client, db: None) -> Client:
-    client.force_login(User.objects.create_superuser("ada", password="secret"))
-    return client
-
-
-def test_static_files_are_served_without_collecting_them_first(admin: Client) -> None:
+def test_static_files_are_served_without_collecting_them_first(db: None, client: Client) -> None:
     assert settings.DEBUG is False
     for address in ("admin/js/theme.js", "django_htmx/htmx-2.min.js"):
-        with closing(admin.get(f"/static/{address}")) as answer:
+        with closing(client.get(f"/static/{address}")) as answer:
             assert (answer.status_code, len(b"".join(answer)) > 500) == (200, True), address

@@ -59,10 +59,7 @@ def test_head_answers_what_get_does_without_a_body_and_changes_nothing(
 @pytest.mark.parametrize(
     "address",
     [
-        "/runs/export/csv",
         "/runs/export/jsonl?with=attempts",
-        "/trail/export.csv",
-        "/admin/flows/flow/download/",
         "/admin/flows/flow/<flow_id>/download/",
         "/api/v1/runs/export?format=csv",
         "/api/v1/flows/idle/versions/1?format=yaml",

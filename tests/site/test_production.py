@@ -104,24 +104,24 @@ def test_what_is_safe_enough_is_taken(data_dir: Path, name: str, text: str) -> N
     assert read_settings(data_dir, **variables)["TOOLFLOW_ENV"] == "production"
 
 
-def test_what_is_refused_in_production_is_fine_in_development(data_dir: Path) -> None:
-    found = read_settings(data_dir, TOOLFLOW_ALLOWED_HOSTS="*", TOOLFLOW_DEBUG="true")
-    assert (found["TOOLFLOW_ENV"], found["DEBUG"], found["SECURE_SSL_REDIRECT"]) == ("development", True, False)
-    assert found["SECURE_HSTS_SECONDS"] == 0
-
-
-def test_cookies_redirects_and_hsts_follow_from_production(data_dir: Path) -> None:
-    found = read_settings(data_dir, **RIGHT)
-    assert found["SESSION_COOKIE_SECURE"] and found["CSRF_COOKIE_SECURE"] and found["SECURE_SSL_REDIRECT"]
-    assert found["SECURE_HSTS_SECONDS"] == 3600
-    changed = read_settings(data_dir, **RIGHT, TOOLFLOW_HSTS_SECONDS="31536000", TOOLFLOW_HSTS_SUBDOMAINS="true")
-    assert (changed["SECURE_HSTS_SECONDS"], changed["SECURE_HSTS_INCLUDE_SUBDOMAINS"]) == (31_536_000, True)
-
-
-def test_a_network_without_tls_has_to_be_named_as_one(data_dir: Path) -> None:
-    found = read_settings(data_dir, **{**RIGHT, "TOOLFLOW_HTTPS": "false", "TOOLFLOW_TRUSTED_PROXIES": ""})
-    assert not found["SESSION_COOKIE_SECURE"] and not found["SECURE_SSL_REDIRECT"]
-    assert found["SECURE_HSTS_SECONDS"] == 0
+@pytest.mark.parametrize(
+    ("variables", "is_secure", "hsts"),
+    [
+        ({"TOOLFLOW_ALLOWED_HOSTS": "*", "TOOLFLOW_DEBUG": "true"}, False, 0),
+        (RIGHT, True, 3600),
+        ({**RIGHT, "TOOLFLOW_HSTS_SECONDS": "31536000", "TOOLFLOW_HSTS_SUBDOMAINS": "true"}, True, 31_536_000),
+        # A network without TLS has to be named as one.
+        ({**RIGHT, "TOOLFLOW_HTTPS": "false", "TOOLFLOW_TRUSTED_PROXIES": ""}, False, 0),
+    ],
+    ids=["development", "production", "hsts", "plain"],
+)
+def test_cookies_redirects_and_hsts_follow_from_production(
+    data_dir: Path, variables: dict[str, str], is_secure: bool, hsts: int
+) -> None:
+    found = read_settings(data_dir, **variables)
+    names = ("SESSION_COOKIE_SECURE", "CSRF_COOKIE_SECURE", "SECURE_SSL_REDIRECT")
+    assert [found[name] for name in names] == [is_secure] * 3
+    assert (found["SECURE_HSTS_SECONDS"], found["SECURE_HSTS_INCLUDE_SUBDOMAINS"]) == (hsts, hsts > 3600)
 
 
 def test_django_s_own_checks_of_deployments_find_nothing(data_dir: Path, collected: Path) -> None:
@@ -150,18 +150,17 @@ def test_a_secret_may_lie_in_a_file(tmp_path: Path, data_dir: Path, name: str, v
     assert found[setting] == value or (value if "hidden" not in value else "hidden") in str(found[setting])
 
 
-@pytest.mark.parametrize(("text", "problem"), [(None, "can't be read: No such file or directory"), ("\n", "is empty")])
-def test_a_file_that_holds_no_secret_is_named(tmp_path: Path, data_dir: Path, text: str | None, problem: str) -> None:
+@pytest.mark.parametrize("text", [None, "\n"])
+def test_a_file_that_holds_no_secret_is_named(tmp_path: Path, data_dir: Path, text: str | None) -> None:
     file = tmp_path / "secret"
     if text is not None:
         file.write_text(text)
-    with pytest.raises(ImproperlyConfigured) as raised:
+    with pytest.raises(ImproperlyConfigured, match=f"OPENAI_API_KEY_FILE is “{file}”"):
         read_settings(data_dir, OPENAI_API_KEY_FILE=str(file))
-    assert str(raised.value).startswith(f"OPENAI_API_KEY_FILE is “{file}”, which {problem}")
 
 
 def test_a_secret_has_one_place(data_dir: Path) -> None:
-    with pytest.raises(ImproperlyConfigured, match="OPENAI_API_KEY and OPENAI_API_KEY_FILE are both set; keep one"):
+    with pytest.raises(ImproperlyConfigured, match="OPENAI_API_KEY and OPENAI_API_KEY_FILE are both set"):
         read_settings(data_dir, OPENAI_API_KEY="sk-1", OPENAI_API_KEY_FILE=os.devnull)
 
 

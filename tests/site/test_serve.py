@@ -47,19 +47,13 @@ def send(port: int, request: bytes) -> bytes:
     return answer
 
 
-def build_request(header_bytes: int) -> bytes:
-    return (
-        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-Long: " + b"x" * header_bytes + b"\r\n\r\n"
-    )
-
-
-@pytest.mark.parametrize("header_bytes", [400_000, 1_000_000])
-def test_too_many_headers_are_refused(port: int, header_bytes: int) -> None:
-    assert send(port, build_request(header_bytes))[:12] in (b"HTTP/1.1 400", b"")
-
-
-def test_headers_within_the_limit_are_read(port: int) -> None:
-    assert send(port, build_request(MAX_HEADER_BYTES - 1_000)).startswith(b"HTTP/1.1 200")
+@pytest.mark.parametrize(
+    ("header_bytes", "heads"),
+    [(MAX_HEADER_BYTES - 1_000, {b"HTTP/1.1 200"}), *((size, {b"HTTP/1.1 400", b""}) for size in (400_000, 1_000_000))],
+)
+def test_too_many_headers_are_refused(port: int, header_bytes: int, heads: set[bytes]) -> None:
+    request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-Long: "
+    assert send(port, request + b"x" * header_bytes + b"\r\n\r\n")[:12] in heads
 
 
 @pytest.mark.parametrize("address", [b"/healthz", b"/readyz"])

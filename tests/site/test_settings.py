@@ -60,14 +60,19 @@ def test_without_any_variable_it_runs_embedded_with_the_simulated_model(data_dir
     assert found["TOOLFLOW_SEVERAL_HOSTS"] is False
 
 
-@pytest.mark.parametrize("variable", [{"OPENAI_API_KEY": KEY}, {"OPENAI_BASE_URL": "http://localhost:8080/v1"}])
-def test_a_key_or_an_address_is_enough_to_call_a_real_provider(data_dir: Path, variable: dict[str, str]) -> None:
-    assert read_settings(data_dir, **variable)["TOOLFLOW_PROVIDER"] == "openai"
-
-
-def test_an_empty_variable_counts_as_unset(data_dir: Path) -> None:
-    found = read_settings(data_dir, TOOLFLOW_WORKERS="", OPENAI_API_KEY=" ")
-    assert (found["TOOLFLOW_WORKERS"], found["TOOLFLOW_PROVIDER"]) == (2, "simulated")
+@pytest.mark.parametrize(
+    ("variables", "provider"),
+    [
+        ({"OPENAI_API_KEY": KEY}, "openai"),
+        ({"OPENAI_BASE_URL": "http://localhost:8080/v1"}, "openai"),
+        ({"OPENAI_API_KEY": " ", "TOOLFLOW_WORKERS": ""}, "simulated"),
+    ],
+)
+def test_a_key_or_an_address_is_enough_to_call_a_real_provider(
+    data_dir: Path, variables: dict[str, str], provider: str
+) -> None:
+    found = read_settings(data_dir, **variables)
+    assert (found["TOOLFLOW_PROVIDER"], found["TOOLFLOW_WORKERS"]) == (provider, 2)
 
 
 def test_the_secret_key_is_made_once_in_a_file_that_only_its_owner_can_read(data_dir: Path) -> None:
@@ -183,14 +188,11 @@ def test_an_env_file_counts_where_the_environment_says_nothing(data_dir: Path, t
     env_file.write_text('# ours\n\nTOOLFLOW_MODEL="from-file"\nexport TOOLFLOW_WORKERS=3\n')
     found = read_settings(data_dir, TOOLFLOW_ENV_FILE=str(env_file), TOOLFLOW_MODEL="from-environment")
     assert (found["TOOLFLOW_MODEL"], found["TOOLFLOW_WORKERS"]) == ("from-environment", 3)
-
-
-def test_a_line_of_an_env_file_that_cant_be_read_is_named_and_not_shown(data_dir: Path, tmp_path: Path) -> None:
-    env_file = tmp_path / "env"
+    # A line that can't be read is named and not shown.
     env_file.write_text(f"TOOLFLOW_WORKERS=3\nOPENAI_API_KEY = {KEY}\n")
-    with pytest.raises(ImproperlyConfigured) as raised:
+    with pytest.raises(ImproperlyConfigured, match=f"^Line 2 of {env_file} ") as raised:
         read_settings(data_dir, TOOLFLOW_ENV_FILE=str(env_file))
-    assert str(raised.value) == f"Line 2 of {env_file} is not NAME=value (without spaces around the “=”)."
+    assert KEY not in str(raised.value)
 
 
 def test_keys_and_passwords_are_on_no_debug_page(data_dir: Path) -> None:
@@ -211,20 +213,22 @@ def test_keys_and_passwords_are_on_no_debug_page(data_dir: Path) -> None:
     assert not [secret for secret in (KEY, "hidden-1", "hidden-2", found["SECRET_KEY"]) if secret in shown]
 
 
-def test_a_postgres_that_vanishes_is_noticed_at_both_ends_within_half_a_minute(
+def test_a_postgres_that_vanishes_is_noticed_within_half_a_minute_and_the_web_server_has_a_pool(
     data_dir: Path, postgres_url: str
 ) -> None:
-    names = "tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count", "tcp_user_timeout"
-    code = (
-        "from django.db import connection\n"
-        "with connection.cursor() as cursor:\n"
-        f"    for name in {(*names, 'idle_in_transaction_session_timeout')!r}:\n"
-        "        cursor.execute(f'SHOW {name}')\n"
-        "        print(cursor.fetchone()[0])\n"
-    )
+    names = ("tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count", "tcp_user_timeout")
+    code = f"""
+from django.db import connection
+with connection.cursor() as cursor:
+    for name in {(*names, "idle_in_transaction_session_timeout")!r}:
+        cursor.execute(f"SHOW {{name}}")
+        print(cursor.fetchone()[0])
+import toolflow_site.asgi
+print(*connection.settings_dict["OPTIONS"]["pool"].values())
+"""
     arguments = ("shell", "--no-imports", "--command", code)
     done = start_command(*arguments, data_dir=data_dir, DATABASE_URL=postgres_url)
-    assert done.stdout.split() == ["10", "5", "3", "25000", "30s"], done.stderr
+    assert done.stdout.split() == ["10", "5", "3", "25000", "30s", "1", "24", "10"], done.stderr
 
 
 def test_options_in_the_address_of_the_database_win_over_ours(data_dir: Path) -> None:
@@ -233,9 +237,3 @@ def test_options_in_the_address_of_the_database_win_over_ours(data_dir: Path) ->
     assert (database["OPTIONS"]["connect_timeout"], database["OPTIONS"]["sslmode"]) == (3, "require")
     assert (database["CONN_MAX_AGE"], database["CONN_HEALTH_CHECKS"]) == (5, True)
     assert "tcp_keepalives_idle=10" in database["OPTIONS"]["options"]
-
-
-def test_the_web_server_takes_its_connections_from_a_pool(data_dir: Path, postgres_url: str) -> None:
-    code = "import toolflow_site.asgi; from django.db import connection as c; print(c.settings_dict['OPTIONS']['pool'])"
-    done = start_command("shell", "--no-imports", "--command", code, data_dir=data_dir, DATABASE_URL=postgres_url)
-    assert (done.returncode, done.stdout) == (0, "{'min_size': 1, 'max_size': 24, 'timeout': 10}\n"), done.stderr

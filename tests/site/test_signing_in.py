@@ -62,14 +62,13 @@ def test_a_cookie_that_names_no_session_lets_nobody_in(key: str, db: None) -> No
     assert not is_signed_in(client)
 
 
-def test_an_account_that_is_deleted_is_out_with_the_next_page(visitor: Client, member: User) -> None:
-    member.delete()
-    assert not is_signed_in(visitor)
-
-
-def test_a_permission_that_is_taken_away_is_gone_with_the_next_page(visitor: Client, member: User) -> None:
+def test_a_permission_and_an_account_that_are_taken_away_are_gone_with_the_next_page(
+    visitor: Client, member: User
+) -> None:
     member.user_permissions.clear()
     assert visitor.get("/runs/").status_code == 403
+    member.delete()
+    assert not is_signed_in(visitor)
 
 
 def test_the_account_and_its_permissions_take_four_queries(
