@@ -6,7 +6,7 @@ import gzip
 import http.client
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
@@ -29,10 +29,8 @@ BODY = json.dumps({"flow": "example", "input": {"topic": "tea"}}).encode()
 def test_a_body_in_chunks_without_a_length_is_read_as_any_other(transactional_db: None) -> None:
     create_groups(apps=apps, using="default")
     run = make_run(make_version(make_flow()))
-    headers = {
-        "Authorization": f"Bearer {create_token(make_user('operator', 'Operator'))}",
-        "Content-Type": "application/json",
-    }
+    token = create_token(make_user("operator", "Operator"))
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
 
     def send(port: int, path: str, *parts: bytes) -> tuple[int, Any]:
         with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as connection:
@@ -65,11 +63,6 @@ class TestRefused:
         assert len(list_wrong(operator.post("runs", body), 422)) == MAX_PROBLEMS
 
 
-def take_first_with_json(types: list[str]) -> str:
-    """What some clients send: the first documented type in which “json” stands."""
-    return next((one for one in types if "json" in one.lower()), ", ".join(types))
-
-
 def list_operations() -> Iterator[tuple[str, str, list[str]]]:
     """Method, path and documented types of what is answered, in the order of the document."""
     document = build_schema()
@@ -84,16 +77,14 @@ def list_operations() -> Iterator[tuple[str, str, list[str]]]:
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("choose", [take_first_with_json, ", ".join])
-def test_every_operation_takes_what_clients_make_of_its_documented_types(
-    groups: None, choose: Callable[[list[str]], str]
-) -> None:
+def test_every_operation_takes_what_clients_make_of_its_documented_types(groups: None) -> None:
+    """Some send all of them, others the first in which “json” stands."""
     script = Script(create_token(make_user("chief", "Editor", "Administrator")))
     refused = []
     for method, path, types in list_operations():
-        answer = script.ask(method, re.sub(r"\{\w+\}", "1", path.lstrip("/")), Accept=choose(types))
-        if answer.status_code == 406:
-            refused.append(f"{method} {path} with {choose(types)}")
+        for accepted in (", ".join(types), next((one for one in types if "json" in one.lower()), "*/*")):
+            answer = script.ask(method, re.sub(r"\{\w+\}", "1", path.lstrip("/")), Accept=accepted)
+            refused += [f"{method} {path} with {accepted}"] * (answer.status_code == 406)
     assert refused == []
 
 

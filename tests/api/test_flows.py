@@ -43,14 +43,8 @@ class TestList:
         first, second = read(viewer, "flows")["items"]
         assert first.pop("created_at") == flow.created_at.isoformat().replace("+00:00", "Z")
         assert first.pop("updated_at")
-        assert first == {
-            "name": "example",
-            "title": "Invoices",
-            "description": None,
-            "live_version": 1,
-            "latest_version": 3,
-            "is_archived": False,
-        }
+        versions = {"live_version": 1, "latest_version": 3}
+        assert first == {"name": "example", "title": "Invoices", "description": None, "is_archived": False, **versions}
         assert (second["name"], second["description"]) == ("tea", "Makes tea.")
 
     def test_the_input_schema_is_that_of_the_version_that_new_runs_use(self, viewer: Script) -> None:
@@ -67,17 +61,14 @@ class TestList:
 class TestRead:
     def test_a_flow_comes_with_its_live_and_its_latest_definition(self, viewer: Script) -> None:
         latest = store_three_versions().versions.get(number=3)
+        for name in ("coffee", "Example", "a/b", "example/", "%00", "x" * 300, "%F0%9F%8D%B5"):
+            assert read_type(viewer.get(f"flows/{name}")) == (404, "not-found"), name
         document = read(viewer, "flows/example")
         assert (document["live_version"], document["latest_version"]) == (1, 3)
         assert document["live"]["document"]["steps"][0].get("max_retries", 3) == 3
         assert document["latest"]["document"] == latest.spec
         assert (document["latest"]["digest"], document["latest"]["is_live"]) == (latest.digest, False)
         assert (document["live"]["note"], document["latest"]["note"]) == ("As it began", None)
-
-    def test_what_is_no_flow_is_not_found(self, viewer: Script) -> None:
-        store("tea")
-        for name in ("coffee", "Tea", "a/b", "tea/", "%00", "x" * 300, "%F0%9F%8D%B5"):
-            assert read_type(viewer.get(f"flows/{name}")) == (404, "not-found"), name
 
 
 class TestCreate:

@@ -42,13 +42,12 @@ def test_pages_lead_to_the_oldest_run_and_back_whatever_begins_meanwhile(viewer:
     assert list_pages(viewer, first["next"]) == pages[1:]
 
 
-@pytest.mark.parametrize("query", ["before=1", "after=9223372036854775807", "before=" + "9" * 30 + "&flow=other"])
-def test_a_page_beyond_all_runs_is_empty_and_leads_back(viewer: Script, query: str) -> None:
+def test_a_page_beyond_all_runs_is_empty_and_leads_back(viewer: Script) -> None:
     make_run()
     make_version(make_page_flow(name="other"))
-    page = read(viewer, f"runs?{query}")
-    assert page["items"] == []
-    assert page["next"] is not None or page["previous"] is not None
+    for query in ("before=1", "after=9223372036854775807", "before=" + "9" * 30 + "&flow=other"):
+        page = read(viewer, f"runs?{query}")
+        assert page["items"] == [] and (page["next"] or page["previous"]), query
 
 
 def test_a_search_that_stops_early_goes_on_at_the_next_address(viewer: Script, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,6 @@ from tests.runs.webhooks.deliveries import make_delivery
 
 pytestmark = pytest.mark.django_db
 
-SENTENCE = re.compile(r"^[A-Z`“].*[^.]$", re.DOTALL)
 PAGE = "/api/v1/docs"
 
 
@@ -33,13 +32,6 @@ def list_operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
     for path, methods in build_schema()["paths"].items():
         for method, operation in methods.items():
             yield path, method, operation
-
-
-def find_answer(answer: dict[str, Any]) -> dict[str, Any]:
-    if "$ref" not in answer:
-        return answer
-    found: dict[str, Any] = build_schema()["components"]["responses"][answer["$ref"].rpartition("/")[2]]
-    return found
 
 
 def find_shape(name: str) -> dict[str, Any]:
@@ -62,9 +54,9 @@ class TestDocument:
             names.append(operation["operationId"])
             assert re.fullmatch(r"[a-z]+([A-Z][a-z]+)*", operation["operationId"]), where
             assert set(operation["tags"]) <= parts and len(operation["tags"]) == 1, where
-            assert SENTENCE.match(operation["summary"]), where
-            assert all(one.get("description") for one in operation.get("parameters", ())), where
-            assert all(find_answer(answer)["description"] for answer in operation["responses"].values()), where
+            assert operation["summary"] and all(one.get("description") for one in operation.get("parameters", ())), (
+                where
+            )
         assert len(set(names)) == len(names)
         silent = [
             f"{name}.{field}"

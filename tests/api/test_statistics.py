@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import date, timedelta
-from typing import Any
 
 import pytest
 from django.utils import timezone
@@ -102,24 +101,16 @@ class TestFlow:
         assert steps == [(1, "Step 1", pytest.approx(11 / 12)), (2, "Step 2", 1.0)]
         only = read(viewer, f"{FLOW}?version=1")
         assert (only["version"], only["runs"]["total"], len(only["versions"])) == (1, 10, 1)
-        # Of one model there are attempts, and no runs.
+        # Of one model there are attempts, and no runs but those that ask it.
+        add_models(newer, day_ago(1), "gpt-5", runs=8, succeeded=4, total_tokens=800)
+        add_models(newer, day_ago(1), "", has_several=True, runs=3, unpriced=4)
         of_model = read(viewer, f"{FLOW}?model=gpt-5")
         assert (of_model["runs"], of_model["retry_bill"], of_model["issues"]) == (None, None, None)
+        asking = [(one["model"], one["has_several"], one["runs"]["total"]) for one in of_model["runs_by_model"]]
+        assert asking == [(None, False, 12), ("gpt-5", False, 8), (None, True, 3)]
         figures = of_model["steps"]
         assert (figures["attempts"], figures["attempt_pass_rate"], figures["first_attempt_pass_rate"]) == (4, 0.75, 0.5)
         assert (figures["pass_rate"], of_model["tokens"]["total"], of_model["tokens"]["per_run"]) == (None, 100, None)
-
-    def test_runs_are_told_apart_by_the_model_that_they_ask(self, viewer: Script, version: FlowVersion) -> None:
-        counts = {"runs": 8, "succeeded": 4, "failed": 2, "cancelled": 2, "first_time": 3, "begun": 10, "retries": 5}
-        for days in (2, 1):
-            add_models(version, day_ago(days), "gpt-5", **counts, total_tokens=800, cost="0.8", attempts=16)
-        add_models(version, day_ago(1), "", has_several=True, runs=3, errored=3, unpriced=4)
-        first, several = read(viewer, f"{FLOW}?model=gpt-5")["runs_by_model"]
-        assert (first["model"], first["has_several"], first["runs"]["total"]) == ("gpt-5", False, 16)
-        assert first["steps"] == {"begun": 20, "attempts": 32, "retries": 10, "attempts_per_step": 1.5}
-        assert first["tokens"] == {"total": 1_600, "per_run": 100, "per_accepted_output": 200}
-        assert (several["model"], several["has_several"], several["runs"]["errored"]) == (None, True, 3)
-        assert (several["cost"]["total"], several["cost"]["unpriced"]) == (None, 4)
 
 
 @pytest.mark.usefixtures("_filled")
@@ -154,7 +145,7 @@ class TestUsage:
             add_steps(one, day_ago(days), step=2, model="gpt-5", **halves)
         DailyRuns.objects.filter(version=newer).update(cached_tokens=11, reasoning_tokens=7)
 
-    def test_it_is_grouped_by_flow_version_or_model(self, viewer: Script, version: FlowVersion) -> None:
+    def test_it_is_filtered_and_grouped_by_flow_version_or_model(self, viewer: Script, version: FlowVersion) -> None:
         found = read(viewer, USAGE)
         tokens = {"prompt": 360, "completion": 0, "total": 600, "cached": 11, "reasoning": 7}
         usage = {**tokens, "cost": "1.00000000", "unpriced": 0}
@@ -165,24 +156,19 @@ class TestUsage:
         items = read(viewer, f"{USAGE}?group_by=version")["items"]
         totals = [(one["flow"], one["version"], one["usage"]["total"]) for one in items]
         assert totals == [("colour-theme", 1, 400), ("colour-theme", 2, 200), ("other", 1, 100)]
-        # Attempts are told apart by model, runs are not.
-        add_steps(version, day_ago(0), model="", attempts=5)
-        items = read(viewer, f"{USAGE}?group_by=model")["items"]
-        assert [(one["model"], one["attempts"]) for one in items] == [(None, 5), ("gpt-5", 7), ("gpt-5-mini", 7)]
-        assert {(one["runs"], one["usage"]["cached"], one["usage"]["reasoning"]) for one in items} == {(None,) * 3}
-
-    @pytest.mark.parametrize(
-        ("query", "total"),
-        [
+        for query, total in (
             ("flow=colour-theme&version=2", 200),
             ("model=gpt-5", 350),
             (f"from={day_ago(1)}", 300),
             (f"to={day_ago(2)}&flow=colour-theme&model=gpt-5", 200),
             ("simulated=true", 0),
-        ],
-    )
-    def test_only_what_is_asked_for_counts(self, viewer: Script, query: str, total: int) -> None:
-        assert sum(one["usage"]["total"] for one in read(viewer, f"{USAGE}?{query}")["items"]) == total
+        ):
+            assert sum(one["usage"]["total"] for one in read(viewer, f"{USAGE}?{query}")["items"]) == total, query
+        # Attempts are told apart by model, runs are not.
+        add_steps(version, day_ago(0), model="", attempts=5)
+        items = read(viewer, f"{USAGE}?group_by=model")["items"]
+        assert [(one["model"], one["attempts"]) for one in items] == [(None, 5), ("gpt-5", 7), ("gpt-5-mini", 7)]
+        assert {(one["runs"], one["usage"]["cached"], one["usage"]["reasoning"]) for one in items} == {(None,) * 3}
 
     def test_more_than_an_answer_holds_is_refused(self, viewer: Script, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(statistics, "MAX_ITEMS", 3)
@@ -190,16 +176,11 @@ class TestUsage:
         assert list_wrong(viewer.get(f"{USAGE}?group_by=version,model,day"), 400) == ["group_by"]
 
 
-def start_run(**fields: Any) -> int:
-    """A run under way."""
-    values = {"status": RunStatus.RUNNING, "lease_until": in_future(MINUTE), "started_at": timezone.now(), **fields}
-    key: int = make_run(make_version(make_page_flow()), **values).pk
-    return key
-
-
 class TestOverview:
     def test_it_lists_the_newest_runs_under_way_and_says_what_waits_for_whom(self, viewer: Script) -> None:
-        keys = [start_run(steps_passed=2) for _ in range(21)]
+        version = make_version(make_page_flow())
+        now, under_way = timezone.now(), {"status": RunStatus.RUNNING, "lease_until": in_future(MINUTE)}
+        keys = [make_run(version, started_at=now, steps_passed=2, **under_way).pk for _ in range(21)]
         make_run(available_at=in_future(-MINUTE))
         make_run(available_at=in_future(MINUTE))
         found = read(viewer, OVERVIEW)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -79,38 +79,20 @@ class TestTokens:
         assert by_session.json() == {"username": "ada", "permissions": permissions, "token": None}
 
 
-class Clock:
-    """A clock that stands until it is put forward."""
-
-    def __init__(self) -> None:
-        self.now = MINUTE
-
-    def __call__(self) -> float:
-        return self.now
-
-
 class TestQuotas:
     @pytest.fixture(autouse=True)
-    def clock(self, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Clock:
+    def clock(self, settings: Any, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         settings.TOOLFLOW_API_READS_PER_MINUTE = 3
         settings.TOOLFLOW_API_WRITES_PER_MINUTE = 2
         settings.TOOLFLOW_API_STRANGERS_PER_MINUTE = 1
         monkeypatch.setattr(access.RequestQuota, "_outage", Outage("The cache that counts requests"))
         monkeypatch.setattr(access.RequestQuota, "_resumes_at", 0.0)
         caches["throttling"].clear()
-        clock = Clock()
-        monkeypatch.setattr(access, "read_time", clock)
+        clock = SimpleNamespace(now=MINUTE)
+        monkeypatch.setattr(access, "read_time", lambda: clock.now)
         return clock
 
-    @pytest.fixture
-    def redis_cache(self, redis_url: str, settings: Any) -> Iterator[None]:
-        redis = {"BACKEND": REDIS, "LOCATION": redis_url, "KEY_PREFIX": "toolflow-tests"}
-        settings.CACHES = {**settings.CACHES, "throttling": redis}
-        caches["throttling"].clear()
-        yield
-        caches["throttling"].clear()
-
-    def test_answers_say_what_is_left_and_when_to_try_again(self, viewer: Script, clock: Clock) -> None:
+    def test_answers_say_what_is_left_and_when_to_try_again(self, viewer: Script, clock: SimpleNamespace) -> None:
         clock.now = MINUTE + 29.5
         answers = [viewer.get("nowhere"), viewer.get("runs/1/events", Accept="image/png"), viewer.get("nowhere")]
         assert [answer.status_code for answer in answers] == [404, 406, 404]
@@ -157,5 +139,9 @@ class TestQuotas:
         access.RequestQuota._resumes_at = 1e-9
         assert viewer.get("nowhere")["RateLimit"].startswith('"reads";r=2;')
 
-    def test_redis_counts_for_all_servers(self, redis_cache: None, viewer: Script) -> None:
+    def test_redis_counts_for_all_servers(self, redis_url: str, viewer: Script, settings: Any) -> None:
+        redis = {"BACKEND": REDIS, "LOCATION": redis_url, "KEY_PREFIX": "toolflow-tests"}
+        settings.CACHES = {**settings.CACHES, "throttling": redis}
+        caches["throttling"].clear()
         assert [viewer.get("nowhere").status_code for _ in range(4)] == [404, 404, 404, 429]
+        caches["throttling"].clear()
