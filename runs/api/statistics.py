@@ -40,7 +40,6 @@ from runs.statistics.figures import (
     DayRuns,
     Scope,
     StepGroup,
-    UsageGroup,
     compare_today,
     fetch_audits,
     fetch_issues,
@@ -147,21 +146,20 @@ class UsageStatisticsView(ApiView):
         if flow is None and query.flow is not None:
             raise InvalidQuery([Problem("flow", "This flow does not exist.")])
         scope = _build_scope(query, flow, query.model)
-        groups = fetch_usage(scope, query.group_by, limit=MAX_ITEMS + 1)
+        wanted = {*query.group_by, FLOW} if VERSION in query.group_by else {*query.group_by}
+        group_by = [name for name in GROUPS if name in wanted]
+        groups = fetch_usage(scope, group_by, limit=MAX_ITEMS + 1)
         if len(groups) > MAX_ITEMS:
             sentence = (
                 f"The result has more than {MAX_ITEMS:,} items. Request fewer days, filter, or group by fewer keys."
             )
             raise InvalidQuery([Problem("group_by", sentence)])
-        # Versions are numbered within their flow.
-        wanted = {*query.group_by, FLOW} if VERSION in query.group_by else {*query.group_by}
-        group_by = [name for name in GROUPS if name in wanted]
         figures = {
             **_describe_scope(query, scope),
             "flow": query.flow,
             "model": query.model,
             "group_by": group_by,
-            "items": [_build_usage(group, group_by) for group in groups],
+            "items": groups,
         }
         return UsageStatistics.model_validate(figures, context={"is_simulated": query.is_simulated})
 
@@ -175,13 +173,14 @@ class OverviewView(ApiView):
         days before. Days are those of UTC.
         """
         now = timezone.now()
-        found = compare_today(now.astimezone(UTC).date(), is_simulated=query.is_simulated)
+        day = now.astimezone(UTC).date()
+        so_far, median = compare_today(day, is_simulated=query.is_simulated)
         today = {
-            "day": found.day,
-            "runs": found.so_far,
-            "tokens": found.so_far.total_tokens,
-            "cost": found.so_far.known_cost,
-            "unpriced": found.so_far.unpriced,
+            "day": day,
+            "runs": so_far,
+            "tokens": so_far.total_tokens,
+            "cost": so_far.known_cost,
+            "unpriced": so_far.unpriced,
         }
         queue = fetch_queue_state()
         states = [worker.state for worker in queue.workers]
@@ -198,7 +197,7 @@ class OverviewView(ApiView):
             },
             "is_simulated": query.is_simulated,
             "today": today,
-            "median": found.median,
+            "median": median,
         }
         return Overview.model_validate(figures, context={"is_simulated": query.is_simulated})
 
@@ -316,12 +315,6 @@ def _build_versions(
         }
         for key in newest
     ]
-
-
-def _build_usage(group: UsageGroup, group_by: Sequence[str]) -> dict[str, Any]:
-    """What ``UsageGroup`` is made of: the keys that usage is grouped by, and the sums."""
-    keys = {name: getattr(group, name) for name in group_by}
-    return {**keys, "runs": group.sums.runs, "attempts": group.sums.attempts, "usage": group.sums}
 
 
 urls: list[URLPattern] = [

@@ -40,7 +40,7 @@ from runs.pages.badges import SEVERITIES, STATES, find_run_state
 from runs.pages.flow_figures import plot_sparkline
 from runs.pages.samples import is_without_runs
 from runs.seeding import fetch_sample_flows
-from runs.statistics.figures import CHART_DAYS, MEDIAN_DAYS, FlowDay, MedianDay, compare_today, load_flow_days
+from runs.statistics.figures import CHART_DAYS, MEDIAN_DAYS, FlowDay, compare_today, load_flow_days
 from runs.statistics.queue_state import MAX_SHOWN, QueueState, fetch_queue_state
 from runs.statistics.sums import Period, RunSums, last_days, sum_by_slot
 
@@ -249,13 +249,13 @@ def load_health(today: date, *, wants_simulated: bool) -> dict[str, Any] | None:
         return None
     is_simulated = wants_simulated if len(by_kind) == 2 else True in by_kind
     rows = by_kind[is_simulated]
-    compared = compare_today(today, is_simulated=is_simulated)
+    so_far, median = compare_today(today, is_simulated=is_simulated)
     days = sum_by_slot(period, ((row.day, row.sums) for row in rows))
     # Trends of flows show tokens where no price is known.
     is_by_cost = not is_simulated and any(row.sums.cost for row in rows)
     return {
-        "figures": _build_figures(compared.so_far, compared.median, days, is_simulated=is_simulated),
-        "median": compared.median,
+        "figures": _build_figures(so_far, median, days, is_simulated=is_simulated),
+        "median": median,
         "median_days": MEDIAN_DAYS,
         "days": period.slots,
         "flows": _list_flows(rows, period, is_by_cost=is_by_cost, is_simulated=is_simulated),
@@ -277,18 +277,17 @@ _FIGURES: tuple[tuple[str, str, str, Callable[..., str], float | None], ...] = (
 
 
 def _build_figures(
-    so_far: RunSums, median: MedianDay | None, days: Sequence[RunSums | None], *, is_simulated: bool
+    so_far: RunSums, median: Mapping[str, Any] | None, days: Sequence[RunSums | None], *, is_simulated: bool
 ) -> list[dict[str, Any]]:
     figures = []
     for label, name, median_name, format_value, most in _FIGURES:
         if is_simulated and name == "known_cost":
             continue
-        usual = getattr(median, median_name, None)
+        usual = median and median[median_name]
         values = [value and float(value) for value in (getattr(day, name, None) for day in days)]
         # A cost is a lower bound where prices are missing.
-        so_far_unpriced, usual_unpriced = (
-            [sums.unpriced] if sums and name == "known_cost" else [] for sums in (so_far, median)
-        )
+        so_far_unpriced = [so_far.unpriced] if name == "known_cost" else []
+        usual_unpriced = [median["unpriced"]] if median and name == "known_cost" else []
         figures.append(
             {
                 "label": label,

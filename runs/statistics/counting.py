@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -80,21 +80,8 @@ class EndedAttempt:
         }
 
 
-@dataclass(slots=True)
-class EndedRun:
-    """One run, with its attempts in the order of step and number."""
-
-    id: int
-    version_id: int
-    flow_id: int
-    is_simulated: bool
-    status: str
-    started_at: datetime | None
-    ended_at: datetime
-    accepted_count: int
-    models: list[str]
-    """Those that its steps ask."""
-    attempts: list[EndedAttempt] = field(default_factory=list)
+EndedRun = tuple[Any, list[EndedAttempt]]
+"""A row of ``Run``, and its attempts in the order of step and number."""
 
 
 def count_runs(run_ids: Collection[int]) -> None:
@@ -105,28 +92,22 @@ def count_runs(run_ids: Collection[int]) -> None:
 
 
 def load_ended_runs(run_ids: Collection[int]) -> list[EndedRun]:
-    """Those of the runs that have ended, in order of their numbers.
-
-    Takes three queries, and one for each version that this process has not met yet.
-    """
-    names = ("flow_id", "is_simulated", "status", "started_at", "ended_at", "accepted_count")
-    rows = Run.objects.filter(pk__in=run_ids, ended_at__isnull=False).order_by("pk")
-    runs = {}
-    asked = ("model_settings", "version__digest", "version_id")
-    for pk, settings, digest, version_id, *values in rows.values_list("pk", *asked, *names):
-        about: list[Any] = [*values, fetch_asked_models(version_id, digest).list_models(settings)]
-        runs[pk] = EndedRun(pk, version_id, *about)
+    """Those of the runs that have ended, in order of their numbers. Three queries."""
+    columns = ("flow_id", "version_id", "version__digest", "model_settings", "is_simulated", "status", "accepted_count")
+    ended = Run.objects.filter(pk__in=run_ids, ended_at__isnull=False).order_by("pk")
+    rows = ended.values_list("pk", *columns, "started_at", "ended_at", named=True)
+    runs: dict[int, EndedRun] = {row.pk: (row, []) for row in rows}
     attempts = {}
     usage = ("prompt", "completion", "cached", "reasoning", "total", "cost", "unpriced")
     found = Attempt.objects.filter(step__run_id__in=runs).order_by("step__run_id", "step__index", "number")
-    columns = ("step__index", "step__name", "outcome", "model", *(f"usage__{name}" for name in usage))
-    for pk, run_id, step, name, outcome, model, *used in found.values_list("pk", "step__run_id", *columns):
+    about = ("step__index", "step__name", "outcome", "model", *(f"usage__{name}" for name in usage))
+    for pk, run_id, step, name, outcome, model, *used in found.values_list("pk", "step__run_id", *about):
         known: list[Any] = [value or 0 for value in used]
         attempts[pk] = EndedAttempt(step, name, outcome, model, *known)
-        runs[run_id].attempts.append(attempts[pk])
+        runs[run_id][1].append(attempts[pk])
     issues = Issue.objects.filter(attempt__step__run_id__in=runs).order_by()
-    for attempt_id, *about in issues.values_list("attempt_id", "audit", "code", "severity"):
-        attempts[attempt_id].issues.append(EndedIssue(*about))
+    for attempt_id, *issue in issues.values_list("attempt_id", "audit", "code", "severity"):
+        attempts[attempt_id].issues.append(EndedIssue(*issue))
     return list(runs.values())
 
 
@@ -146,25 +127,26 @@ def fetch_asked_models(version_id: int, digest: str) -> AskedModels:
 
 
 def add_runs(rows: DailyRows, runs: Iterable[EndedRun]) -> None:
-    """Count ``runs`` in ``rows``."""
-    for run in runs:
+    """Count ``runs`` in ``rows``. A query for each version that this process has not met yet."""
+    for run, attempts in runs:
         head = (run.flow_id, run.ended_at.astimezone(UTC).date(), run.version_id, run.is_simulated)
-        model = run.models[0][:MAX_MODEL_LENGTH] if len(run.models) == 1 else ""
-        row = rows.get(DailyRuns, *head, model, len(run.models) > 1)
-        parts = classify_attempts([(attempt.step, attempt.outcome) for attempt in run.attempts])
+        models = fetch_asked_models(run.version_id, run.version__digest).list_models(run.model_settings)
+        model = models[0][:MAX_MODEL_LENGTH] if len(models) == 1 else ""
+        row = rows.get(DailyRuns, *head, model, len(models) > 1)
+        parts = classify_attempts([(attempt.step, attempt.outcome) for attempt in attempts])
         has_retries = False
-        for attempt, part in zip(run.attempts, parts, strict=True):
+        for attempt, part in zip(attempts, parts, strict=True):
             _count_usage(row, attempt, part)
             has_retries |= _count_attempt(row, attempt, part)
             step = rows.get(DailySteps, *head, attempt.step, attempt.model)
             _count_attempt(step, attempt, part)
             _count_step(step, attempt, part)
         _count_run(row, run, has_retries=has_retries)
-        _count_audits(rows, head, run.attempts)
-        _count_issues(rows, head, run)
+        _count_audits(rows, head, attempts)
+        _count_issues(rows, head, run.pk, attempts)
 
 
-def _count_run(row: DailyRuns, run: EndedRun, *, has_retries: bool) -> None:
+def _count_run(row: DailyRuns, run: Any, *, has_retries: bool) -> None:
     row.runs += 1
     match run.status:
         case RunStatus.SUCCEEDED:
@@ -245,8 +227,8 @@ def _find_retries(later: Sequence[EndedAttempt], source: Source, check: Check) -
     return ()
 
 
-def _count_issues(rows: DailyRows, head: Key, run: EndedRun) -> None:
-    raised = Counter((attempt.step, issue) for attempt in run.attempts for issue in attempt.issues)
+def _count_issues(rows: DailyRows, head: Key, run_id: int, attempts: Sequence[EndedAttempt]) -> None:
+    raised = Counter((attempt.step, issue) for attempt in attempts for issue in attempt.issues)
     seen: set[EndedIssue] = set()
     # Attempts are in the order of their steps: a run counts at the first step that raised an issue.
     for (step, issue), count in raised.items():
@@ -254,6 +236,6 @@ def _count_issues(rows: DailyRows, head: Key, run: EndedRun) -> None:
         row.issues += count
         row.runs += issue not in seen
         row.step_runs += 1
-        row.first_run = run.id if row.first_run is None else min(row.first_run, run.id)
-        row.last_run = run.id if row.last_run is None else max(row.last_run, run.id)
+        row.first_run = min(run_id, row.first_run or run_id)
+        row.last_run = max(run_id, row.last_run or run_id)
         seen.add(issue)

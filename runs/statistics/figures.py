@@ -20,8 +20,8 @@ from runs.statistics.sums import (
     STEP_COLUMNS,
     Period,
     RunSums,
-    Spent,
     StepSums,
+    find_known_cost,
     last_days,
     share_of,
     sum_by,
@@ -35,14 +35,8 @@ CHART_DAYS = 15
 MEDIAN_DAYS = 7
 """Days before today that the median is taken of."""
 FLOW, VERSION, MODEL, DAY = "flow", "version", "model", "day"
-GROUPS: Mapping[str, tuple[str, ...]] = {
-    FLOW: ("flow__name",),
-    # Versions are numbered within their flow.
-    VERSION: ("flow__name", "version__number"),
-    MODEL: ("model",),
-    DAY: ("day",),
-}
-"""What usage can be grouped by, with the columns of each."""
+GROUPS: Mapping[str, str] = {FLOW: "flow__name", VERSION: "version__number", MODEL: "model", DAY: "day"}
+"""What usage can be grouped by, with the column of each. Versions are numbered within their flow."""
 
 _Key = TypeVar("_Key", bound=Hashable)
 _Row = TypeVar("_Row", bound=DailyCounts)
@@ -120,7 +114,7 @@ class AuditSums:
     @property
     def known_cost(self) -> Decimal | None:
         """The cost of the retries in USD, None where no price is known."""
-        return self.retry_cost if self.retry_cost or not self.retry_unpriced else None
+        return find_known_cost(self.retry_cost, self.retry_unpriced)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,28 +126,6 @@ class IssueSums:
     runs: int
 
 
-@dataclass(slots=True)
-class UsageSums(Spent):
-    """Attempts and what they used. Runs, cached and reasoning tokens are None in groups by model."""
-
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    runs: int | None = None
-    cached_tokens: int | None = None
-    reasoning_tokens: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class UsageGroup:
-    """What one group used; a key that usage is not grouped by is None. The model is empty where none answered."""
-
-    flow: str | None
-    version: int | None
-    model: str | None
-    day: date | None
-    sums: UsageSums
-
-
 @dataclass(frozen=True, slots=True)
 class FlowDay:
     """Runs of one flow that ended on one day, without their durations."""
@@ -163,35 +135,6 @@ class FlowDay:
     title: str
     day: date
     sums: RunSums
-
-
-@dataclass(frozen=True, slots=True)
-class MedianDay:
-    """The median of each figure over days; None where no day has one."""
-
-    days: int
-    """How many days had any run."""
-    runs: int
-    pass_rate: float | None
-    first_rate: float | None
-    duration_p50: float | None
-    """Seconds, as ``duration_p95``."""
-    duration_p95: float | None
-    total_tokens: int
-    cost: Decimal | None
-    """USD."""
-    unpriced: int
-    """Attempts at an unknown price on all days together: costs are without them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Today:
-    """Runs that ended today so far, and the median of those of the ``MEDIAN_DAYS`` before on which any ended."""
-
-    day: date
-    so_far: RunSums
-    median: MedianDay | None
-    """None where no run ended on these days."""
 
 
 def fetch_kinds(flow: Flow, first: date, last: date) -> frozenset[bool]:
@@ -254,22 +197,27 @@ def fetch_issues(scope: Scope, *, limit: int = MAX_ISSUES) -> list[IssueSums]:
     return [IssueSums(*group) for group in groups.order_by("-issues__sum", *keys)[:limit]]
 
 
-def fetch_usage(scope: Scope, by: Collection[str], *, limit: int) -> list[UsageGroup]:
-    """Up to ``limit`` groups ``by`` some of ``GROUPS``, in the order of flow, version, model and day."""
+def fetch_usage(scope: Scope, by: Collection[str], *, limit: int) -> list[dict[str, Any]]:
+    """What up to ``limit`` groups ``by`` some of ``GROUPS`` used, in the order of flow, version, model and day.
+
+    Each has its keys, ``runs``, ``attempts`` and ``usage``. The model is empty where none answered. Runs, cached and
+    reasoning tokens are None in groups by model.
+    """
     has_models = MODEL in by or scope.model is not None
-    wanted = {column for name in by for column in GROUPS[name]}
-    keys = [key for key in ("flow__name", "version__number", "model", "day") if key in wanted]
+    names = [name for name in GROUPS if name in by]
+    keys = [GROUPS[name] for name in names]
     columns = ["total_tokens", "cost", "unpriced", "attempts", "prompt_tokens", "completion_tokens"]
     if not has_models:
         columns += ["runs", "cached_tokens", "reasoning_tokens"]
     rows: QuerySet[Any] = (DailySteps if has_models else DailyRuns).objects.all()
     found = []
     for values in _group(scope.narrow(rows), keys, columns).order_by(*keys)[:limit]:
-        own = dict(zip((*keys, *columns), values, strict=True))
-        sums = UsageSums(**{name: own[name] for name in columns})
-        found.append(
-            UsageGroup(own.get("flow__name"), own.get("version__number"), own.get("model"), own.get("day"), sums)
+        own = dict.fromkeys(("runs", "cached_tokens", "reasoning_tokens")) | dict(
+            zip((*keys, *columns), values, strict=True)
         )
+        usage = {**own, "known_cost": find_known_cost(own["cost"], own["unpriced"])}
+        about = dict(zip(names, values, strict=False))
+        found.append({**about, "runs": own["runs"], "attempts": own["attempts"], "usage": usage})
     return found
 
 
@@ -283,13 +231,16 @@ def load_flow_days(period: Period) -> Mapping[bool, Sequence[FlowDay]]:
     return by_kind
 
 
-def compare_today(today: date, *, is_simulated: bool) -> Today:
-    """Today beside the days before, over all flows."""
+def compare_today(today: date, *, is_simulated: bool) -> tuple[RunSums, dict[str, Any] | None]:
+    """Runs of all flows that ended today so far, and the median of the ``MEDIAN_DAYS`` before on which any ended.
+
+    The median has a value for each figure, None where no day has one; it is None where no run ended on these days.
+    """
     period = last_days(MEDIAN_DAYS + 1, today)
     rows = Scope(period.first, period.last, is_simulated).narrow(DailyRuns.objects.all())
     days = ((day, RunSums(*columns)) for day, *columns in rows.values_list("day", *RUN_COLUMNS))
     *before, so_far = sum_by_slot(period, days)
-    return Today(today, so_far or RunSums(), _find_median([sums for sums in before if sums]))
+    return so_far or RunSums(), _find_median([sums for sums in before if sums])
 
 
 def sum_versions(days: Iterable[DayRuns]) -> dict[int, RunSums]:
@@ -314,7 +265,7 @@ def _group(rows: QuerySet[Any], keys: Sequence[str], columns: Iterable[str]) -> 
     return groups
 
 
-def _find_median(days: Sequence[RunSums]) -> MedianDay | None:
+def _find_median(days: Sequence[RunSums]) -> dict[str, Any] | None:
     if not days:
         return None
 
@@ -322,14 +273,15 @@ def _find_median(days: Sequence[RunSums]) -> MedianDay | None:
         known = [value for value in (getattr(sums, name) for sums in days) if value is not None]
         return median(known) if known else None
 
-    return MedianDay(
-        days=len(days),
-        runs=round(find("runs")),
-        pass_rate=find("pass_rate"),
-        first_rate=find("first_rate"),
-        duration_p50=find("median"),
-        duration_p95=find("p95"),
-        total_tokens=round(find("total_tokens")),
-        cost=find("known_cost"),
-        unpriced=sum(sums.unpriced for sums in days),
-    )
+    return {
+        "days": len(days),
+        "runs": round(find("runs")),
+        "pass_rate": find("pass_rate"),
+        "first_rate": find("first_rate"),
+        "duration_p50": find("median"),
+        "duration_p95": find("p95"),
+        "total_tokens": round(find("total_tokens")),
+        "cost": find("known_cost"),
+        # Of all days together: costs are without them.
+        "unpriced": sum(sums.unpriced for sums in days),
+    }

@@ -36,6 +36,11 @@ def share_of(part: int, whole: int) -> float | None:
     return part / whole if whole else None
 
 
+def find_known_cost(cost: Decimal, unpriced: int) -> Decimal | None:
+    """The cost, None where no price is known at all."""
+    return cost if cost or not unpriced else None
+
+
 def find_bucket(seconds: float) -> int:
     """The number of the bucket of a duration; 0 up to ``MIN_SECONDS``, and for negative ones."""
     return 0 if seconds <= MIN_SECONDS else math.ceil(math.log(seconds / MIN_SECONDS, BUCKET_GROWTH))
@@ -79,8 +84,7 @@ class Spent:
 
     @property
     def known_cost(self) -> Decimal | None:
-        """The cost, None where no price is known at all."""
-        return self.cost if self.cost or not self.unpriced else None
+        return find_known_cost(self.cost, self.unpriced)
 
     @property
     def attempts_per_step(self) -> float | None:
