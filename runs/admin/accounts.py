@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin, messages
@@ -32,15 +32,7 @@ HELP_TEXTS = {
 }
 
 
-if TYPE_CHECKING:
-    _UserAdmin = UserAdmin[User]
-    _TokenAdmin = admin.ModelAdmin[ApiToken]
-else:  # Django's classes are generic for type checkers only.
-    _UserAdmin = UserAdmin
-    _TokenAdmin = admin.ModelAdmin
-
-
-class AccountAdmin(_UserAdmin):
+class AccountAdmin(UserAdmin):  # type: ignore[type-arg]  # generic for type checkers only
     """Users. Only superusers change superusers: else all who may change users could become one."""
 
     fieldsets = (
@@ -122,7 +114,7 @@ def _can_change(request: HttpRequest, user: User | None) -> bool:
     return user is None or not user.is_superuser or bool(getattr(request.user, "is_superuser", False))
 
 
-class ApiTokenAdmin(_TokenAdmin):
+class ApiTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # see above
     """The tokens of all users, to see and to revoke. Tokens themselves are not stored, only how each begins."""
 
     list_display = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
@@ -15,14 +15,8 @@ from runs.webhooks.addresses import find_obstacle
 from runs.webhooks.deliveries import create_test
 from runs.webhooks.secrets import RotatedRecentlyError, derive_secret, rotate_secret
 
-if TYPE_CHECKING:
-    _ModelAdmin = admin.ModelAdmin[WebhookEndpoint]
-    _ModelForm = forms.ModelForm[WebhookEndpoint]
-else:  # Django's classes are generic for type checkers only.
-    _ModelAdmin, _ModelForm = admin.ModelAdmin, forms.ModelForm
 
-
-class WebhookEndpointForm(_ModelForm):
+class WebhookEndpointForm(forms.ModelForm):  # type: ignore[type-arg]  # generic for type checkers only
     """An address that webhooks may reach, as far as is known now, and the ends of runs that are sent to it."""
 
     url = forms.URLField(label="URL", max_length=2_000, assume_scheme="https")
@@ -45,7 +39,7 @@ class WebhookEndpointForm(_ModelForm):
         return url
 
 
-class WebhookEndpointAdmin(_ModelAdmin):
+class WebhookEndpointAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # see above
     """Endpoints, of one flow or of all. A secret is shown when it is created, and never again."""
 
     form = WebhookEndpointForm

@@ -21,7 +21,7 @@ from flows.engine.spec import FlowSpec
 from flows.models import Flow, FlowVersion
 from flows.providers import check_flow
 from flows.publishing import complete_spec
-from runs.admin import earlier_values, judge_panel, savings, try_panel
+from runs.admin import earlier_values, judge_panel, try_panel
 from runs.backtests.predictions import Prediction, load_prediction
 from runs.backtests.requests import NoRunsError, TooManyBacktestsError, request_backtest
 from runs.models import Run
@@ -33,7 +33,7 @@ class RunningFlowAdmin(FlowAdmin):
 
     def get_urls(self) -> list[URLPattern]:
         """The editor's addresses and those that read runs."""
-        panels = (earlier_values, judge_panel, savings, try_panel)
+        panels = (earlier_values, judge_panel, try_panel)
         return [*(one for panel in panels for one in panel.list_urls(self)), *super().get_urls()]
 
     def load_prediction(self, request: HttpRequest, version: FlowVersion) -> Prediction | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime, timedelta
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.contrib.admin.options import IncorrectLookupParameters
@@ -27,11 +27,6 @@ from runs.models import Run
 
 MAX_LISTED = 10_000
 """Rows that pages of one list lead to. Filters find older ones."""
-
-if TYPE_CHECKING:
-    _ModelAdmin = admin.ModelAdmin[Any]
-else:  # Django's classes are generic for type checkers only.
-    _ModelAdmin = admin.ModelAdmin
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Values
@@ -142,7 +137,7 @@ class HistoryList(ChangeList):
             yield date_format(begin, form), self.get_query_string({"from": begin, "to": end})
 
 
-class HistoryAdmin(_ModelAdmin):
+class HistoryAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic for type checkers only
     """A read-only list, the newest first, and a read-only page for each row."""
 
     actions = None

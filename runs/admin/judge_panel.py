@@ -1,11 +1,10 @@
-"""Past attempts judged again by the step as it is typed: what the editor asks, and how the answer is shown."""
+"""Past attempts judged again by the step as it is typed, and what limits of a step would have saved."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -16,22 +15,23 @@ from django.views.decorators.http import require_POST
 from flows.admin.access import require_permission
 from flows.admin.document_check import check_document, read_target
 from flows.admin.flow_admin import FlowAdmin
-from flows.admin.posted_json import PostedError, get_number, read_posted_json, refuse_unreadable
-from flows.engine.errors import Problem
+from flows.admin.posted_json import PostedError, get_number, get_text, read_posted_json, refuse_unreadable
+from flows.engine.errors import Problem, SpecError
 from flows.engine.history import Issue, Outcome
 from flows.engine.judging import is_judged_in_python
 from flows.engine.judging_process import BusyError
 from flows.engine.plugins import registry
 from flows.engine.spec import MAX_STEPS, FlowSpec, StepSpec
 from flows.flow_file import MAX_FILE_BYTES
-from flows.models import Flow
+from flows.models import Flow, FlowVersion
 from flows.portability import describe_place
 from flows.publishing import complete_spec
 from flows.throttle import limit_rate
+from runs.backtests.savings import describe_savings, load_past_tries
 from runs.formatting import format_plural
 from runs.history.texts import SHORT_TEXT, cut_text, show_invisible
 from runs.pages.attempt_view import quote_value
-from runs.pages.badges import SEVERITIES, STATES, Badge
+from runs.pages.badges import SEVERITIES, STATES
 from runs.request_slots import release_slot
 from runs.try_out.rejudging import (
     REDACTED,
@@ -45,6 +45,8 @@ from runs.try_out.rejudging import (
 
 REQUESTS_PER_MINUTE = 240
 """Of one user: more than anybody types."""
+SAVINGS_PER_MINUTE = 60
+"""Of one user: the editor asks once for each step that is shown."""
 MAX_ISSUES = 2
 """Issues of one attempt that are shown."""
 MAX_NAMES = 3
@@ -64,65 +66,13 @@ _LEFT_OUT = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class IssueLine:
-    """One issue with the value that it is about."""
-
-    badge: Badge
-    title: str
-    message: str
-    path: str
-    value: str
-
-
-@dataclass(frozen=True, slots=True)
-class AttemptLine:
-    """One attempt: what it came to then and now, and what made the difference."""
-
-    run: int
-    number: int
-    version: int
-    url: str
-    then: Badge
-    now: Badge
-    would_change: bool
-    words: str
-    """What ``issues`` are: ``Now blocks``, ``Gone``; empty where they only are what was found."""
-    issues: tuple[IssueLine, ...]
-    more: int
-    found: str
-    """The issues in a few words."""
-    difference: str
-    """How the issues differ from those of then; empty where they don't."""
-
-
-@dataclass(frozen=True, slots=True)
-class JudgedPanel:
-    """What the panel shows; its template reads the attributes."""
-
-    headline: str
-    squares: tuple[AttemptLine, ...] = ()
-    """The oldest first."""
-    changed: tuple[AttemptLine, ...] = ()
-    more_changed: tuple[AttemptLine, ...] = ()
-    """The others that would change; they are folded."""
-    others: tuple[AttemptLine, ...] = ()
-    notes: tuple[str, ...] = ()
-    problem: str = ""
-    """Why nothing could be judged, or not all of it."""
-    asks_python: bool = False
-    """Whether a button is needed, as plug-ins judge the step."""
-
-    @property
-    def newest(self) -> AttemptLine | None:
-        """The attempt at the end of the squares."""
-        return self.squares[-1] if self.squares else None
-
-
 def list_urls(flow_admin: FlowAdmin) -> list[URLPattern]:
-    """The address of the panel, below those of flows."""
-    view = require_permission("flows.change_flow")(require_permission("runs.view_run")(judge_view))
-    return [path("judge/", flow_admin.admin_site.admin_view(view), name="flows_flow_judge")]
+    """The addresses of the panel and of the savings, below those of flows."""
+    may_see, may_change = require_permission("runs.view_run"), require_permission("flows.change_flow")
+    return [
+        path(f"{name}/", flow_admin.admin_site.admin_view(may_change(may_see(view))), name=f"flows_flow_{name}")
+        for name, view in (("judge", judge_view), ("savings", savings_view))
+    ]
 
 
 @require_POST
@@ -144,14 +94,16 @@ def judge_view(request: HttpRequest) -> HttpResponse:
         raise PostedError("This step is no longer on the page.")
     spec, problems = read_step(document, index)
     rejudging = Rejudging(())
+    panel: dict[str, Any]
     if spec is None or problems:
         first = f"{problems[0].message}" if problems else "The step can’t be read."
         place = describe_place(document, problems[0].path).partition(", ")[2] if problems else ""
-        panel = JudgedPanel("", problem=f"{place[:1].upper()}{place[1:]}: {first}" if place else first)
+        panel = {"problem": f"{place[:1].upper()}{place[1:]}: {first}" if place else first}
     elif flow is None:
-        panel = JudgedPanel("No outputs to judge yet", notes=("A new flow has no runs.",))
+        panel = {"headline": "No outputs to judge yet", "notes": ["A new flow has no runs."]}
     elif is_judged_in_python(spec.step(index), registry) and posted.get("python") is not True:
-        panel = JudgedPanel("Not judged again", asks_python=True)
+        # A button is needed.
+        panel = {"asks_python": True}
     else:
         try:
             rejudging, left_out = _judge(flow, spec, index, in_python=posted.get("python") is True)
@@ -160,13 +112,34 @@ def judge_view(request: HttpRequest) -> HttpResponse:
         panel = build_panel(spec.step(index), rejudging, left_out)
     answer = {
         "html": render_to_string("admin/flows/flow/live/judged.html", {"panel": panel}, request),
-        "is_judged": not panel.problem or bool(rejudging.verdicts),
+        "is_judged": not panel.get("problem") or bool(rejudging.verdicts),
         "passed": rejudging.passed,
         "failed": len(rejudging.verdicts) - rejudging.passed,
         "changed": rejudging.changed,
         "seconds": round(time.monotonic() - began, 3),
     }
     return JsonResponse(answer)
+
+
+@require_POST
+@limit_rate("flow-savings", most=SAVINGS_PER_MINUTE, seconds=60)
+@refuse_unreadable
+def savings_view(request: HttpRequest) -> JsonResponse:
+    """A sentence for each limit of a step; none for a step that the latest version doesn't have.
+
+    Posted is ``{"flow", "step"}``, the step by its name.
+    """
+    posted = read_posted_json(request)
+    flow_id, name = get_number(posted, "flow", most=2**31 - 1), get_text(posted, "step")
+    version = FlowVersion.objects.filter(flow=flow_id).select_related("flow").first()
+    try:
+        steps = version.flow_spec.steps if version else ()
+    except SpecError:
+        steps = ()
+    step = next((step for step in steps if step.name == name), None)
+    if version is None or step is None or step.is_local:
+        return JsonResponse({})
+    return JsonResponse(describe_savings(step, load_past_tries(version.flow, name)))
 
 
 def read_step(document: dict[str, Any], index: int) -> tuple[FlowSpec | None, list[Problem]]:
@@ -201,7 +174,7 @@ def _judge(flow: Flow, spec: FlowSpec, index: int, *, in_python: bool) -> tuple[
 # What is shown
 
 
-def build_panel(step: StepSpec, rejudging: Rejudging, left_out: Counter[str]) -> JudgedPanel:
+def build_panel(step: StepSpec, rejudging: Rejudging, left_out: Counter[str]) -> dict[str, Any]:
     """What the panel shows of verdicts."""
     count = len(rejudging.verdicts)
     lines = [_build_line(step, verdict) for verdict in rejudging.verdicts]
@@ -213,35 +186,41 @@ def build_panel(step: StepSpec, rejudging: Rejudging, left_out: Counter[str]) ->
         changes = f"{rejudging.changed} would change" if rejudging.changed else "none would change"
         last = "the last output" if count == 1 else f"the last {count} outputs"
         headline = f"Judged again on {last}: {rejudging.passed} pass, {count - rejudging.passed} fail; {changes}"
-    changed = tuple(line for line in lines if line.would_change)
-    return JudgedPanel(
-        headline,
-        tuple(reversed(lines)),
-        changed[:MAX_UNFOLDED],
-        changed[MAX_UNFOLDED:],
-        tuple(line for line in lines if not line.would_change),
-        tuple(notes),
-        rejudging.obstacle,
-    )
+    changed = [line for line in lines if line["would_change"]]
+    return {
+        "headline": headline,
+        # The oldest first.
+        "squares": lines[::-1],
+        "changed": changed[:MAX_UNFOLDED],
+        "more_changed": changed[MAX_UNFOLDED:],
+        "others": [line for line in lines if not line["would_change"]],
+        "notes": notes,
+        # Why nothing could be judged, or not all of it.
+        "problem": rejudging.obstacle,
+    }
 
 
-def _build_line(step: StepSpec, verdict: Verdict) -> AttemptLine:
+def _build_line(step: StepSpec, verdict: Verdict) -> dict[str, Any]:
+    """One attempt: what it came to then and now, and what made the difference."""
     past, now = verdict.past, verdict.now
     words, issues = _find_cause(step, verdict) if verdict.would_change else ("", verdict.appeared or verdict.gone)
-    return AttemptLine(
-        run=past.run,
-        number=past.number,
-        version=past.version,
-        url=reverse("runs:attempt", args=[past.run, past.step, past.number]),
-        then=STATES[past.outcome.value],
-        now=STATES[now.outcome.value],
-        would_change=verdict.would_change,
-        words=words,
-        issues=list_issue_lines(issues[:MAX_ISSUES], now.output),
-        more=max(len(issues) - MAX_ISSUES, 0),
-        found=_count_issues(now.issues),
-        difference=_describe_difference(verdict),
-    )
+    new, gone = len(verdict.appeared), len(verdict.gone)
+    return {
+        "run": past.run,
+        "number": past.number,
+        "version": past.version,
+        "url": reverse("runs:attempt", args=[past.run, past.step, past.number]),
+        "then": STATES[past.outcome.value],
+        "now": STATES[now.outcome.value],
+        "would_change": verdict.would_change,
+        "words": words,
+        "issues": list_issue_lines(issues[:MAX_ISSUES], now.output),
+        "more": max(len(issues) - MAX_ISSUES, 0),
+        "found": _count_issues(now.issues),
+        "difference": ", ".join(
+            [*([format_plural(new, "new issue")] if new else []), *([f"{gone} gone"] if gone else [])]
+        ),
+    }
 
 
 def _find_cause(step: StepSpec, verdict: Verdict) -> tuple[str, list[Issue]]:
@@ -260,18 +239,18 @@ def _sort(issues: list[Issue]) -> list[Issue]:
     return sorted(issues, key=lambda issue: -issue.severity.weight)
 
 
-def list_issue_lines(issues: Iterable[Issue], output: Any) -> tuple[IssueLine, ...]:
+def list_issue_lines(issues: Iterable[Issue], output: Any) -> list[dict[str, Any]]:
     """Issues with the values in ``output`` that they are about."""
-    return tuple(
-        IssueLine(
-            badge=SEVERITIES[issue.severity.value],
-            title=_name(issue),
-            message=str(cut_text(issue.description, SHORT_TEXT)),
-            path="" if issue.path is None else str(cut_text(issue.path, SHORT_TEXT)),
-            value=quote_value(output, issue.path)[1],
-        )
+    return [
+        {
+            "badge": SEVERITIES[issue.severity.value],
+            "title": _name(issue),
+            "message": str(cut_text(issue.description, SHORT_TEXT)),
+            "path": "" if issue.path is None else str(cut_text(issue.path, SHORT_TEXT)),
+            "value": quote_value(output, issue.path)[1],
+        }
         for issue in issues
-    )
+    ]
 
 
 def _name(issue: Issue) -> str:
@@ -282,9 +261,3 @@ def _count_issues(issues: tuple[Issue, ...]) -> str:
     counts = Counter(map(_name, issues))
     parts = [f"{name} × {count}" if count > 1 else name for name, count in counts.items()]
     return ", ".join(parts[:MAX_NAMES]) + (f" and {len(parts) - MAX_NAMES} more" if len(parts) > MAX_NAMES else "")
-
-
-def _describe_difference(verdict: Verdict) -> str:
-    new, gone = len(verdict.appeared), len(verdict.gone)
-    parts = [*([format_plural(new, "new issue")] if new else []), *([f"{gone} gone"] if gone else [])]
-    return ", ".join(parts)

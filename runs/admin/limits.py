@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django import forms
 from django.conf import settings
@@ -13,13 +13,8 @@ from flows.models import Flow, FlowVersion
 from runs.limits.rules import Limit
 from runs.models import RateLimit
 
-if TYPE_CHECKING:
-    _ModelAdmin = admin.ModelAdmin[RateLimit]
-else:  # Django's classes are generic for type checkers only.
-    _ModelAdmin = admin.ModelAdmin
 
-
-class RateLimitAdmin(_ModelAdmin):
+class RateLimitAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic for type checkers only
     """Limits that staff set; workers go by them within seconds."""
 
     list_display = ("__str__", "calls_in_flight", "requests_per_minute", "tokens_per_minute")

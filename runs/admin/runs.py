@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
-from operator import or_
 from typing import Any
 
-from django.db.models import Prefetch, Q, QuerySet
+from django.db.models import Prefetch, QuerySet
 from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.urls import reverse
@@ -249,11 +247,8 @@ class IssueAdmin(HistoryAdmin):
         self, request: HttpRequest, queryset: QuerySet[Issue], search_term: str
     ) -> tuple[QuerySet[Issue], bool]:
         """The newest issues in which each word stands; to search all of them takes the whole table."""
-        words = search_term.split()[:MAX_SEARCH_WORDS]
-        if not words:
-            return queryset, False
-        newest = Issue.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
-        condition = Q(pk__gt=newest - MAX_SEARCHED)
-        for word in words:
-            condition &= reduce(or_, (Q(**{f"{name}__icontains": word}) for name in self.search_fields))
-        return queryset.filter(condition), False
+        words = " ".join(search_term.split()[:MAX_SEARCH_WORDS])
+        if words:
+            newest = Issue.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
+            queryset = queryset.filter(pk__gt=newest - MAX_SEARCHED)
+        return super().get_search_results(request, queryset, words)

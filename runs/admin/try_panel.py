@@ -6,7 +6,6 @@ a sentence. Nothing is stored.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
@@ -35,14 +34,14 @@ from flows.providers import build_providers, default_model_settings
 from flows.publishing import complete_spec
 from flows.throttle import limit_rate
 from runs import models
-from runs.admin.judge_panel import IssueLine, list_issue_lines
+from runs.admin.judge_panel import list_issue_lines
 from runs.audit_log.events import AuditAction, log_audit_event
 from runs.formatting import format_cost, format_count, format_duration
-from runs.history.checklist import Checklist, build_checklist
-from runs.history.json_lines import Listing, list_json
+from runs.history.checklist import build_checklist
+from runs.history.json_lines import list_json
 from runs.history.texts import cut_text, show_invisible
 from runs.models import Run
-from runs.pages.badges import STATES, Badge
+from runs.pages.badges import STATES
 from runs.pages.input_form import example_input
 from runs.pages.model_request import read_model_request
 from runs.request_slots import release_slot
@@ -147,25 +146,6 @@ def _refuse(sentence: str, status: int) -> HttpResponse:
     return JsonResponse({"error": sentence}, status=status)
 
 
-@dataclass(frozen=True, slots=True)
-class TryVerdict:
-    """What an output, or a call without one, comes to."""
-
-    title: str
-    badge: Badge
-    figures: str
-    """Of a call: model, time, tokens, cost."""
-    error: str
-    reason: str
-    checklist: Checklist | None
-    issues: tuple[IssueLine, ...]
-    more: int
-    """Issues that are not shown."""
-    output: Listing | None
-    raw_output: Listing | None
-    """What came back, where it is not the output."""
-
-
 class Panel:
     """The panel of one step; its template reads the attributes."""
 
@@ -197,7 +177,7 @@ class Panel:
         self.has_new_output = False
         """Whether an answer was put into the field for pasted outputs."""
         self.preview = Preview()
-        self.verdict: TryVerdict | None = None
+        self.verdict: dict[str, Any] | None = None
         self.trial = None if self.spec is None else self._begin_trial(self.spec)
         if self.trial is not None:
             self.preview = self.trial.preview(registry)
@@ -398,30 +378,26 @@ class Panel:
         row = models.Attempt(step=models.Step(index=self.index), number=attempt.number)
         ordered = sorted(attempt.issues, key=lambda issue: -issue.severity.weight)
         error = attempt.error
-        self.verdict = TryVerdict(
-            title=title,
-            badge=STATES[attempt.outcome.value],
-            figures=figures,
-            error="" if error is None else f"{error.message}{f' (HTTP {error.status})' if error.status else ''}",
-            reason=str(cut_text(attempt.failure_reason or "")),
-            checklist=build_checklist(
-                self.step,
-                attempt.outcome.value,
-                build_issues(row, attempt.issues),
-                attempt.output,
-                prefix=None,
-            ),
-            issues=list_issue_lines(ordered[:MAX_ISSUES], attempt.output),
-            more=max(len(ordered) - MAX_ISSUES, 0),
-            output=None if attempt.output is None else list_json(attempt.output),
-            raw_output=None if attempt.raw_output is None else list_json(attempt.raw_output),
-        )
+        issues = build_issues(row, attempt.issues)
+        self.verdict = {
+            "title": title,
+            "badge": STATES[attempt.outcome.value],
+            "figures": figures,
+            "error": "" if error is None else f"{error.message}{f' (HTTP {error.status})' if error.status else ''}",
+            "reason": str(cut_text(attempt.failure_reason or "")),
+            "checklist": build_checklist(self.step, attempt.outcome.value, issues, attempt.output, prefix=None),
+            "issues": list_issue_lines(ordered[:MAX_ISSUES], attempt.output),
+            "more": max(len(ordered) - MAX_ISSUES, 0),
+            "output": None if attempt.output is None else list_json(attempt.output),
+            # What came back, where it is not the output.
+            "raw_output": None if attempt.raw_output is None else list_json(attempt.raw_output),
+        }
 
     @property
     def announcement(self) -> str:
         """What screen readers are told of the answer."""
         if self.verdict is not None:
-            return f"{self.verdict.title}: {self.verdict.badge.word}."
+            return f"{self.verdict['title']}: {self.verdict['badge'].word}."
         is_ready = self.preview.request is not None
         return self.problem or (
             "The request is up to date." if is_ready else "There is no request. See the problem in the panel."

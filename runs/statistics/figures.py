@@ -212,7 +212,7 @@ def fetch_usage(scope: Scope, by: Collection[str], *, limit: int) -> list[dict[s
     rows: QuerySet[Any] = (DailySteps if has_models else DailyRuns).objects.all()
     found = []
     for values in _group(scope.narrow(rows), keys, columns).order_by(*keys)[:limit]:
-        own = dict.fromkeys(("runs", "cached_tokens", "reasoning_tokens")) | dict(
+        own: dict[str, Any] = dict.fromkeys(("runs", "cached_tokens", "reasoning_tokens")) | dict(
             zip((*keys, *columns), values, strict=True)
         )
         usage = {**own, "known_cost": find_known_cost(own["cost"], own["unpriced"])}
