@@ -9,6 +9,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
 from typing import Annotated, Any, Literal
 
+from django.db.models import QuerySet
 from django.urls import URLPattern, path
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
 from rest_framework.request import Request
@@ -24,10 +25,10 @@ from runs.api.access import READ_AUDIT_LOG, READ_FLOWS, READ_RUNS
 from runs.api.base import ApiView, operation
 from runs.api.paging import build_page, cut_page
 from runs.api.schemas.statistics import QueueState, Seconds
-from runs.audit_log.entries import KINDS, EntryFilters, fetch_entries
+from runs.audit_log.entries import KINDS, fetch_entries, filter_entries
 from runs.audit_log.events import AuditAction
 from runs.documents.base import Answer, Count, Page, RowPaging, Text, TextOrNull
-from runs.models import ApiToken, TokenScope
+from runs.models import ApiToken, AuditEntry, TokenScope
 from runs.statistics.queue_state import fetch_queue_state
 
 _operation = partial(operation, tag="Installation")
@@ -294,9 +295,9 @@ class AuditLogQuery(RowPaging):
             raise ValueError("This must not be before “from”.")
         return until
 
-    def to_filters(self) -> EntryFilters:
-        """The filters, with days in UTC."""
-        return EntryFilters(
+    def filter_entries(self) -> QuerySet[AuditEntry]:
+        """The entries that match; days are in UTC."""
+        return filter_entries(
             actor=self.actor or "",
             actions=self.action,
             kind=self.kind or "",
@@ -318,7 +319,7 @@ class AuditLog(ApiView):
         """
         # One more than the page holds tells whether there is another.
         limit = query.limit + 1
-        entries = fetch_entries(query.to_filters(), limit=limit, before=query.before, after=query.after)
+        entries = fetch_entries(query.filter_entries(), limit=limit, before=query.before, after=query.after)
         page = cut_page(entries, query, is_descending=True)
         return build_page(AuditLogPage, request, page)
 

@@ -11,12 +11,11 @@ import pwd
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.http import HttpRequest
 
-from runs.request_id import current_request, read_request_id
+from runs.observability.log_events import current_request, read_request_id
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
@@ -34,32 +33,19 @@ _name: ContextVar[str] = ContextVar("audit_log_actor", default="")
 _process_name = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Actor:
-    """A user with the request, or the ``name`` of what acts without one."""
-
-    user: AbstractBaseUser | None = None
-    name: str = ""
-    token_name: str = ""
-    address: str = ""
-    request_id: str = ""
-
-
-def current_actor() -> Actor:
-    """Who acts now."""
-    request, name, request_id = current_request.get(), _name.get(), read_request_id() or ""
-    if request is None:
-        return Actor(name=name or _process_name, request_id=request_id)
-    # Within a request, what is done in another name is not done by the user who is signed in.
-    user = None if name else getattr(request, "user", None)
-    return Actor(
-        user=user if user is not None and user.is_authenticated else None,
-        name=name,
+def describe_actor(user: AbstractBaseUser | None = None) -> dict[str, Any]:
+    """Who acts now, or ``user`` who sends no request, by the columns of an entry."""
+    request, name = current_request.get(), _name.get()
+    found: dict[str, Any] = {"actor_name": name or _process_name, "request_id": read_request_id() or ""}
+    if request is not None:
         # Django REST framework puts the token, if one was sent, onto the request.
-        token_name=getattr(getattr(request, "auth", None), "name", ""),
-        address=find_address(request),
-        request_id=request_id,
-    )
+        token_name = getattr(getattr(request, "auth", None), "name", "")
+        found |= {"actor_name": name, "token_name": token_name, "address": find_address(request)}
+        # Within a request, what is done in another name is not done by the user who is signed in.
+        user = user or (None if name else getattr(request, "user", None))
+    if user is not None and user.is_authenticated:
+        found |= {"actor_id": user.pk, "actor_name": user.get_username()}
+    return found
 
 
 @contextmanager

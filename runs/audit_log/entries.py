@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -26,41 +25,37 @@ KINDS: Mapping[str, str] = {
 """What entries are about, by ``object_kind``."""
 
 
-@dataclass(frozen=True, slots=True)
-class EntryFilters:
-    """Which entries are meant; what is empty or None does not filter."""
+def filter_entries(
+    *,
+    actor: str = "",
+    actions: Collection[str] = (),
+    kind: str = "",
+    object_id: str = "",
+    since: datetime | None = None,
+    until: datetime | None = None,
+) -> QuerySet[AuditEntry]:
+    """The entries that match, in no order; what is empty or None does not filter.
 
-    actor: str = ""
-    actions: Collection[str] = ()
-    kind: str = ""
-    object_id: str = ""
-    """Of a thing of ``kind``; without that, of those of any of ``KINDS``."""
-    since: datetime | None = None
-    until: datetime | None = None
-    """The first moment that is too late."""
-
-    def select(self) -> QuerySet[AuditEntry]:
-        """The entries, in no order."""
-        kinds = [self.kind] if self.kind else list(KINDS) if self.object_id else []
-        conditions: dict[str, Any] = {
-            "actor_name": self.actor,
-            "action__in": self.actions,
-            "object_kind__in": kinds,
-            "object_id": self.object_id,
-            "at__gte": self.since,
-            "at__lt": self.until,
-        }
-        return AuditEntry.objects.filter(**{name: value for name, value in conditions.items() if value})
+    ``object_id`` is that of a thing of ``kind``, else of any of ``KINDS``. ``until`` itself is too late.
+    """
+    conditions: dict[str, Any] = {
+        "actor_name": actor,
+        "action__in": actions,
+        "object_kind__in": [kind] if kind else list(KINDS) if object_id else [],
+        "object_id": object_id,
+        "at__gte": since,
+        "at__lt": until,
+    }
+    return AuditEntry.objects.filter(**{name: value for name, value in conditions.items() if value})
 
 
 def fetch_entries(
-    filters: EntryFilters, *, limit: int, before: int | None = None, after: int | None = None
+    rows: QuerySet[AuditEntry], *, limit: int, before: int | None = None, after: int | None = None
 ) -> list[AuditEntry]:
-    """Up to ``limit`` entries, the newest first: the newest behind ``before``, or the oldest ahead of ``after``.
+    """Up to ``limit`` of ``rows``, the newest first: the newest behind ``before``, or the oldest ahead of ``after``.
 
     Both are numbers of entries, which may have been purged.
     """
-    rows = filters.select()
     if after is not None:
         at = Subquery(AuditEntry.objects.filter(pk__gte=after).order_by("pk").values("at")[:1])
         newer = rows.filter(Q(at__gt=at) | Q(pk__gt=after), at__gte=at)
@@ -71,11 +66,11 @@ def fetch_entries(
     return list(rows.order_by("-at", "-pk")[:limit])
 
 
-def iterate_entries(filters: EntryFilters, *, batch_size: int, limit: int) -> Iterator[Sequence[AuditEntry]]:
-    """Up to ``limit`` entries, the newest first, in batches."""
+def iterate_entries(rows: QuerySet[AuditEntry], *, batch_size: int, limit: int) -> Iterator[Sequence[AuditEntry]]:
+    """Up to ``limit`` of ``rows``, the newest first, in batches."""
     before: int | None = None
     while limit > 0:
-        entries = fetch_entries(filters, limit=min(batch_size, limit), before=before)
+        entries = fetch_entries(rows, limit=min(batch_size, limit), before=before)
         if not entries:
             return
         yield entries

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import models
 
-from runs.audit_log.actor import current_actor
+from runs.audit_log.actor import describe_actor
 from runs.models import AuditEntry
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def log_audit_event(
     details: Mapping[str, Any] | None = None,
     actor: AbstractBaseUser | None = None,
 ) -> None:
-    """Write an entry of ``action``, in the transaction that is open, with ``current_actor``.
+    """Write an entry of ``action``, in the transaction that is open, with ``describe_actor``.
 
     ``about`` is the row that it was done to; ``kind`` and ``label`` name it where its model and its text don't.
     ``details`` are a few figures and names: no inputs, outputs or secrets. ``actor`` is for what is done for a user who
@@ -103,21 +103,16 @@ def log_audit_event(
     """
     if _is_off.get():
         return
-    current = current_actor()
-    user = actor or current.user
+    done_by = describe_actor(actor)
     # A flow that is loaded from a file has its name before it has its title.
     label = label or (str(about) or getattr(about, "name", "") if about else "")
     AuditEntry.objects.create(
-        actor_id=user.pk if user else None,
-        actor_name=_fit(user.get_username() if user else current.name, MAX_NAME_LENGTH),
-        token_name=current.token_name,
-        address=current.address,
+        **done_by | {"actor_name": _fit(done_by["actor_name"], MAX_NAME_LENGTH)},
         action=action,
         object_kind=kind or (about._meta.model_name or "" if about else ""),
         object_id=str(about.pk)[:MAX_ID_LENGTH] if about else "",
         object_label=_fit(label, MAX_LABEL_LENGTH),
         details=dict(details or {}),
-        request_id=current.request_id,
     )
 
 

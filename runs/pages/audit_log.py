@@ -9,13 +9,14 @@ from urllib.parse import urlencode
 
 from django import forms
 from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import render
 from django.urls import path, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from runs.audit_log.entries import KINDS, EntryFilters, fetch_entries, iterate_entries
+from runs.audit_log.entries import KINDS, fetch_entries, filter_entries, iterate_entries
 from runs.audit_log.events import AuditAction, log_audit_event
 from runs.exports.formats import format_json_cell, format_rows, format_text_cell, format_time_cell
 from runs.exports.streaming import TooManyFilesError, require_free_slot, send_file
@@ -76,10 +77,10 @@ class FilterForm(forms.Form):
         """The filters as an address has them."""
         return {name: str(self.cleaned_data[name]) for name in FILTERS if self.cleaned_data.get(name)}
 
-    def to_filters(self) -> EntryFilters:
-        """The filters as entries are found by."""
+    def filter_entries(self) -> QuerySet[AuditEntry]:
+        """The entries that match."""
         values = self.cleaned_data
-        return EntryFilters(
+        return filter_entries(
             actor=values.get("actor", ""),
             actions=[action] if (action := values.get("action")) else [],
             kind=values.get("kind", ""),
@@ -105,7 +106,7 @@ def show_audit_log(request: HttpRequest) -> HttpResponse:
     form = FilterForm(request.GET)
     problems = form.list_problems()
     before, after = parse_paging(request.GET, problems)
-    found = fetch_entries(form.to_filters(), limit=PAGE_SIZE + 1, before=before, after=after)
+    found = fetch_entries(form.filter_entries(), limit=PAGE_SIZE + 1, before=before, after=after)
     entries = {entry.pk: entry for entry in found}
     positions = Found([Position("", key) for key in entries])
     keys, turns = paginate(positions, page_size=PAGE_SIZE, before=before, after=after, build_url=form.build_url)
@@ -136,7 +137,7 @@ def export_audit_log(request: HttpRequest) -> HttpResponseBase:
     except TooManyFilesError as error:
         return refuse_for_now(request, error)
     # The filters are made while the viewer's time zone is active; the file is read later.
-    batches = iterate_entries(form.to_filters(), batch_size=BATCH_SIZE, limit=MAX_EXPORTED)
+    batches = iterate_entries(form.filter_entries(), batch_size=BATCH_SIZE, limit=MAX_EXPORTED)
     return send_file(request, _write_parts(batches), name=name, content_type=content_type)
 
 
