@@ -13,7 +13,7 @@ from runs.models import WebhookEndpoint
 from runs.models.webhook import RUN_EVENTS, hide_path
 from runs.webhooks.addresses import find_obstacle
 from runs.webhooks.deliveries import create_test
-from runs.webhooks.secrets import RotatedRecentlyError, derive_secret, rotate_secret
+from runs.webhooks.messages import RotatedRecentlyError, derive_secret, rotate_secret
 
 
 class WebhookEndpointForm(forms.ModelForm):  # type: ignore[type-arg]  # generic for type checkers only

@@ -49,8 +49,13 @@ from runs.documents.base import Nothing, RowPaging
 from runs.models import WebhookDelivery
 from runs.models import WebhookEndpoint as EndpointRow
 from runs.webhooks.deliveries import create_test, send_again
-from runs.webhooks.messages import build_body
-from runs.webhooks.secrets import RotatedRecentlyError, derive_secret, find_overlap_end, rotate_secret
+from runs.webhooks.messages import (
+    RotatedRecentlyError,
+    build_body,
+    derive_secret,
+    find_overlap_end,
+    rotate_secret,
+)
 
 MAX_TRIES = 50
 """Of a delivery, the latest; it has eight unless it is sent again."""

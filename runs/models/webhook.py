@@ -55,7 +55,7 @@ def make_secret_seed() -> str:
 
 
 class SigningSecret(models.Model):
-    """What messages are signed with: a seed of the secret, never the secret itself; see ``runs.webhooks.secrets``."""
+    """What messages are signed with: a seed of the secret, never the secret itself; see ``runs.webhooks.messages``."""
 
     secret_seed = models.CharField(max_length=60, default=make_secret_seed, editable=False)
     previous_seed = models.CharField(max_length=60, blank=True, default="", editable=False)

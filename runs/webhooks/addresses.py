@@ -73,14 +73,15 @@ def find_obstacle(address: str) -> str:
     """Why nothing can be sent to ``address`` wherever its name leads, in one sentence; empty if it may be possible."""
     if problem := find_problem(address):
         return problem
-    url, allowance = URL(address), load_allowance()
+    url = URL(address)
     host = (url.raw_host or "").lower().rstrip(".")
     is_here = host == "localhost" or host.endswith(".localhost")
     try:
         written = map(ipaddress.ip_address, ("127.0.0.1", "::1") if is_here else (host,))
-        may_work = any(allowance.permits(url, address) for address in written)
+        may_work = any(is_permitted(url, address) for address in written)
     except ValueError:
-        may_work = allowance.may_permit(url)
+        # A name: there may be an address that it leads to, and that is permitted.
+        may_work = url.scheme == "https" or any(one.network or one.is_host_of(url) for one in _list_targets(url))
     return "" if may_work else explain_refusal(url)
 
 
@@ -168,39 +169,25 @@ class Target:
             host == self.name or (self.name.startswith(".") and host.endswith(self.name)) for host in hosts
         )
 
-    def has_port(self, port: int | None) -> bool:
-        return self.port is None or self.port == port
+
+def is_permitted(url: URL, address: IPAddress) -> bool:
+    """Whether a webhook for ``url`` may connect to ``address``. Never to where clouds keep secrets of a machine."""
+    address = _unwrap(address)
+    if _is_metadata(address):
+        return False
+    is_named = any(
+        target.is_host_of(url) or (target.network is not None and address in target.network)
+        for target in _list_targets(url)
+    )
+    return is_named or (url.scheme == "https" and is_public(address))
 
 
-@dataclass(frozen=True, slots=True)
-class Allowance:
-    """All that the settings name."""
-
-    targets: tuple[Target, ...]
-
-    def permits(self, url: URL, address: IPAddress) -> bool:
-        """Whether a webhook for ``url`` may connect to ``address``. Never to where clouds keep secrets of a machine."""
-        address = _unwrap(address)
-        if _is_metadata(address):
-            return False
-        is_named = any(
-            target.is_host_of(url) or (target.network is not None and address in target.network)
-            for target in self.targets
-            if target.has_port(url.port)
-        )
-        return is_named or (url.scheme == "https" and is_public(address))
-
-    def may_permit(self, url: URL) -> bool:
-        """Whether there is an address that the name in ``url`` could lead to, and that ``permits`` lets through."""
-        usable = (target for target in self.targets if target.has_port(url.port))
-        return url.scheme == "https" or any(target.network is not None or target.is_host_of(url) for target in usable)
-
-
-def load_allowance() -> Allowance:
-    """What the settings name."""
-    return _parse_allowance(tuple(settings.TOOLFLOW_WEBHOOK_ALLOW))
+def _list_targets(url: URL) -> list[Target]:
+    """What the settings name for the port of ``url``."""
+    targets = _parse_targets(tuple(settings.TOOLFLOW_WEBHOOK_ALLOW))
+    return [target for target in targets if target.port in (None, url.port)]
 
 
 @lru_cache(maxsize=8)
-def _parse_allowance(entries: tuple[str, ...]) -> Allowance:
-    return Allowance(tuple(map(Target.parse, entries)))
+def _parse_targets(entries: tuple[str, ...]) -> tuple[Target, ...]:
+    return tuple(map(Target.parse, entries))

@@ -18,7 +18,7 @@ from yarl import URL
 from flows import __version__
 from flows.engine.json_values import clean_value
 from flows.engine.provider_errors import parse_retry_after
-from runs.webhooks.addresses import Allowance, IPAddress, explain_refusal, find_problem
+from runs.webhooks.addresses import IPAddress, explain_refusal, find_problem, is_permitted
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class RefusedTargetError(Exception):
     """A webhook may not go there; ``str(error)`` is a sentence."""
 
 
-async def post(url: str, *, body: str, headers: Mapping[str, str], allowance: Allowance) -> Answer:
+async def post(url: str, *, body: str, headers: Mapping[str, str]) -> Answer:
     """Send JSON to ``url``. Raises nothing: whatever goes wrong is part of the answer.
 
     Redirects are not followed, and proxies of the environment are not used: both would connect to something else than
@@ -73,7 +73,7 @@ async def post(url: str, *, body: str, headers: Mapping[str, str], allowance: Al
         # No connection that was opened for another delivery is used again.
         async with httpx2.AsyncClient(verify=_load_certificates(), trust_env=False, timeout=timeout) as client:
             async with asyncio.timeout(TIMEOUT):
-                response = await _connect_and_send(client, URL(url), body, headers, allowance)
+                response = await _connect_and_send(client, URL(url), body, headers)
             return await _parse_answer(response)
     except RefusedTargetError as error:
         return Answer(problem=str(error), is_refused=True)
@@ -89,9 +89,9 @@ async def resolve(host: str, port: int) -> list[IPAddress]:
     return [ipaddress.ip_address(text) for text in dict.fromkeys(str(row[4][0]) for row in rows)]
 
 
-def list_permitted(url: URL, addresses: list[IPAddress], allowance: Allowance) -> list[IPAddress]:
+def list_permitted(url: URL, addresses: list[IPAddress]) -> list[IPAddress]:
     """Those of the addresses that may be connected to for ``url``. Raises ``RefusedTargetError`` if there are none."""
-    permitted = [address for address in addresses if allowance.permits(url, address)]
+    permitted = [address for address in addresses if is_permitted(url, address)]
     if not permitted:
         leads_to = ", ".join(map(str, addresses))
         logger.warning("A webhook was not sent to %s, which leads to %s.", url.host, leads_to)
@@ -100,10 +100,10 @@ def list_permitted(url: URL, addresses: list[IPAddress], allowance: Allowance) -
 
 
 async def _connect_and_send(
-    client: httpx2.AsyncClient, url: URL, body: str, headers: Mapping[str, str], allowance: Allowance
+    client: httpx2.AsyncClient, url: URL, body: str, headers: Mapping[str, str]
 ) -> httpx2.Response:
     """The beginning of the answer from the first permitted address that can be connected to."""
-    addresses = list_permitted(url, await resolve(url.raw_host or "", url.port or 0), allowance)
+    addresses = list_permitted(url, await resolve(url.raw_host or "", url.port or 0))
     for address in addresses:
         # The client gets the address itself: no name is looked up after it was judged.
         request = client.build_request(

@@ -22,10 +22,8 @@ from django.utils import timezone
 from runs.models import DeliveryState, WebhookDelivery, WebhookEvent, WebhookTry
 from runs.models.run import in_future
 from runs.queue import draining, force_quit
-from runs.webhooks.addresses import load_allowance
-from runs.webhooks.messages import build_body, build_headers
+from runs.webhooks.messages import build_body, build_headers, fetch_installation_secret, list_secrets, sign
 from runs.webhooks.posting import Answer, post
-from runs.webhooks.secrets import fetch_installation_secret, list_secrets, sign
 
 logger = logging.getLogger(__name__)
 
@@ -93,7 +91,7 @@ async def _send_all() -> int:
 
 async def _send(one: Try) -> Answer:
     headers = build_headers(message_id=one.delivery.message_id, at=one.at, signature=one.signature)
-    return await post(one.delivery.url, body=one.body, headers=headers, allowance=load_allowance())
+    return await post(one.delivery.url, body=one.body, headers=headers)
 
 
 def claim_due(*, free: int, hosts: Mapping[str, int]) -> list[Try]:

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from runs.api.documentation import build_schema
 from runs.models import AuditEntry, TokenScope, WebhookDelivery, WebhookEndpoint, WebhookTry
-from runs.webhooks.secrets import derive_secret
+from runs.webhooks.messages import derive_secret
 from tests.api.asking import Script, create_token, list_wrong, make_user, read, read_json, read_type
 from tests.api.long_work import ADDRESS, make_delivery
 from tests.engine.builders import make_flow

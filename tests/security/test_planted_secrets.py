@@ -25,7 +25,7 @@ from django.urls import path
 from runs import backup
 from runs.access_groups import create_groups
 from runs.models import Run, WebhookDelivery, WebhookEndpoint
-from runs.webhooks.secrets import derive_secret, fetch_installation_secret
+from runs.webhooks.messages import derive_secret, fetch_installation_secret
 from runs.webhooks.sending import send_all
 from tests.api.test_access_matrix import find_addresses
 from tests.engine.builders import make_flow, make_step

@@ -14,7 +14,7 @@ from django.test import Client
 from runs.access_groups import create_groups
 from runs.models import AuditEntry, BrowserSession
 from runs.tokens import create_token
-from runs.webhooks.secrets import derive_secret, fetch_installation_secret, list_secrets
+from runs.webhooks.messages import derive_secret, fetch_installation_secret, list_secrets
 from tests.runs.pages.reading import read_words
 
 pytestmark = pytest.mark.django_db

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from runs.webhooks.secrets import (
+from runs.webhooks.messages import (
     RotatedRecentlyError,
     derive_secret,
     fetch_installation_secret,

@@ -15,7 +15,7 @@ from django.utils.html import escape
 from runs.models import Run, WebhookDelivery, WebhookEndpoint, WebhookTry
 from runs.pages import webhooks
 from runs.rollup import count_ended_runs
-from runs.webhooks.secrets import derive_secret
+from runs.webhooks.messages import derive_secret
 from runs.webhooks.tasks import SEND_TASK, send_due
 from tests.runs.builders import make_run, make_version
 from tests.runs.pages.reading import HTMX, get_page, read_words

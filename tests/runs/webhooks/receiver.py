@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from runs.webhooks.secrets import derive_secret, fetch_installation_secret
+from runs.webhooks.messages import derive_secret, fetch_installation_secret
 
 
 @dataclass(frozen=True, slots=True)

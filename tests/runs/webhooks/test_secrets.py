@@ -16,7 +16,7 @@ from django.db import connection, connections
 from runs.models import AuditEntry, SigningSecret, WebhookDelivery, WebhookEndpoint
 from runs.rollup import count_ended_runs
 from runs.webhooks.deliveries import create_test
-from runs.webhooks.secrets import (
+from runs.webhooks.messages import (
     RotatedRecentlyError,
     derive_secret,
     fetch_installation_secret,

@@ -15,10 +15,11 @@ from typing import Any
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
+from django.test import override_settings
 from yarl import URL
 
 from runs.webhooks import posting
-from runs.webhooks.addresses import Allowance, Target, find_obstacle, find_problem, is_public, load_allowance
+from runs.webhooks.addresses import Target, find_obstacle, find_problem, is_public
 from runs.webhooks.posting import Answer, RefusedTargetError, list_permitted, post
 from tests.runs.webhooks.receiver import Receiver, Reply
 from tests.site.test_settings import read_settings
@@ -56,7 +57,7 @@ def record_connections(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def send(url: str) -> Answer:
-    return asyncio.run(post(url, body="{}", headers={}, allowance=load_allowance()))
+    return asyncio.run(post(url, body="{}", headers={}))
 
 
 @pytest.mark.parametrize(
@@ -232,7 +233,7 @@ class TestAllowance:
         settings.TOOLFLOW_WEBHOOK_ALLOW = ["10.20.0.0/16"]
         found = ["10.20.3.4", "::ffff:10.20.3.4", "10.21.0.1", "169.254.169.254"]
         addresses = [ipaddress.ip_address(address) for address in found]
-        assert list_permitted(URL("https://inside.example.com/"), addresses, load_allowance()) == addresses[:2]
+        assert list_permitted(URL("https://inside.example.com/"), addresses) == addresses[:2]
 
     @pytest.mark.parametrize(
         "address",
@@ -252,7 +253,7 @@ class TestAllowance:
         assert find_obstacle(f"http://{host}/latest/meta-data/")
         for url in ("http://named.example.com/", "https://named.example.com/"):
             with pytest.raises(RefusedTargetError):
-                list_permitted(URL(url), [ipaddress.ip_address(address)], load_allowance())
+                list_permitted(URL(url), [ipaddress.ip_address(address)])
 
     def test_the_setting_lists_hosts_addresses_and_networks_with_their_ports(self, tmp_path: Path) -> None:
         assert read_settings(tmp_path)["TOOLFLOW_WEBHOOK_ALLOW"] == []
@@ -331,6 +332,7 @@ def _talk_to(words: bytes, context: ssl.SSLContext | None = None) -> Answer:
         async with server:
             port = server.sockets[0].getsockname()[1]
             url = f"http{'s' if context else ''}://127.0.0.1:{port}/"
-            return await post(url, body="{}", headers={}, allowance=Allowance((Target.parse(f"127.0.0.1:{port}"),)))
+            with override_settings(TOOLFLOW_WEBHOOK_ALLOW=[f"127.0.0.1:{port}"]):
+                return await post(url, body="{}", headers={})
 
     return asyncio.run(ask())
