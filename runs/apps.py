@@ -23,8 +23,8 @@ class RunsConfig(AppConfig):
     def ready(self) -> None:
         """Register the system checks, and let the audit log watch rows: both need models, which exist from now on."""
         from runs.audit_log import sign_ins, signals
+        from runs.backup import refuse_older_database
         from runs.checks import register_checks
-        from runs.older_databases import refuse_older_database
 
         register_checks()
         pre_migrate.connect(refuse_older_database, sender=self)

@@ -1,4 +1,4 @@
-"""Copies of the embedded database while it is in use, and the way back.
+"""Copies of the embedded database while it is in use, and the way back; and databases of an earlier ToolFlow.
 
 PostgreSQL has tools of its own (``docs/backup.md``).
 """
@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
+from django.core.management.base import CommandError
 from django.db import DatabaseError, connections, transaction
 from django.db.migrations.loader import MigrationLoader
 
 from runs.audit_log.events import AuditAction, log_audit_event
-from runs.older_databases import OWN_APPS
 
+OWN_APPS = ("flows", "runs")
 PAGES_PER_STEP = 2_000
 """Pages that are copied between two reports."""
 SUFFIXES = ("", "-wal", "-shm", "-journal")
@@ -227,3 +228,18 @@ def log_copy(action: AuditAction, path: Path, details: Mapping[str, Any]) -> str
     except DatabaseError as error:
         return f"The audit log has no entry of it: {str(error).strip()}."
     return ""
+
+
+def refuse_older_database(*, using: str = "default", **kwargs: Any) -> None:
+    """Raise ``CommandError`` if the database has migrations of ToolFlow that this one does not have.
+
+    A receiver of ``pre_migrate``: there is no way to update such a database. The database's own errors are raised.
+    """
+    loader = MigrationLoader(connections[using])
+    unknown = sorted(key for key in loader.applied_migrations or () if key not in loader.disk_migrations)
+    for app, name in unknown:
+        if app in OWN_APPS:
+            raise CommandError(
+                f"The database was made by another version of ToolFlow ({app}.{name}) and can't be updated: "
+                "move it aside (or set another DATABASE_URL) to begin with a new one."
+            )

@@ -25,8 +25,7 @@ from whitenoise.middleware import WhiteNoiseMiddleware
 from runs.health import show_alive, show_ready
 from runs.metrics import show_metrics
 from runs.observability import find_web_meter
-from runs.observability.log_events import log_event
-from runs.request_id import HEADER, META_KEY, choose_request_id, current_request
+from runs.observability.log_events import HEADER, META_KEY, choose_request_id, current_request, log_event
 from runs.tracing import trace_request
 from toolflow_site.errors import build_error_page, build_problem
 from toolflow_site.sign_in import OLD_PASSWORD_FORMS, check_old_password

@@ -24,7 +24,7 @@ from rest_framework.views import set_rollback
 
 from flows.engine.errors import Problem, ProblemsError
 from flows.engine.json_values import format_pointer
-from runs.request_id import read_request_id
+from runs.observability.log_events import read_request_id
 
 MEDIA_TYPE = "application/problem+json"
 MAX_ERRORS = 100

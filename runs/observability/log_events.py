@@ -1,19 +1,30 @@
-"""Events: log lines with a code that machines tell apart, and fields of their own.
+"""Events: log lines with a code that machines tell apart, and fields of their own; and what lines belong to.
 
-Fields hold names, numbers and codes; never an input, an output, a prompt or what a provider said.
+Fields hold names, numbers and codes; never an input, an output, a prompt or what a provider said. The id of a request
+also stands on the answer, on error pages and in the audit log. A client may bring its own in ``X-Request-ID``, so that
+one id goes through a proxy, ToolFlow and what called it.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 import time
+import uuid
 from contextvars import ContextVar
 from typing import NamedTuple
+
+from django.http import HttpRequest
 
 logger = logging.getLogger(__name__)
 
 REMINDER_INTERVAL = 60.0
 """Seconds between lines about an outage that goes on."""
+
+HEADER = "X-Request-ID"
+META_KEY = "toolflow.request_id"
+"""Where a request keeps its id."""
+_VALID_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+/=@-]{7,63}")
 
 FieldValue = str | int | float | bool | None
 
@@ -28,6 +39,22 @@ class RunPlace(NamedTuple):
 
 run_place: ContextVar[RunPlace | None] = ContextVar("run_place", default=None)
 """Where in a run this task or thread, and those that it starts, are at work; None outside of a run."""
+
+current_request: ContextVar[HttpRequest | None] = ContextVar("current_request", default=None)
+"""The request that this thread or task answers, set by the site's middleware; None outside of one."""
+
+
+def read_request_id() -> str | None:
+    """The id of the request that is being answered; None outside of one."""
+    request = current_request.get()
+    return None if request is None else request.META.get(META_KEY)
+
+
+def choose_request_id(offered: str | None) -> str:
+    """The id that a client ``offered`` if it is 8 to 64 plain characters, else a new one."""
+    if offered is not None and _VALID_ID.fullmatch(offered):
+        return offered
+    return uuid.uuid4().hex
 
 
 def log_event(logger: logging.Logger, level: int, event: str, message: str, **fields: FieldValue) -> None:

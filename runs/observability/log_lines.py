@@ -14,8 +14,7 @@ from typing import Any
 
 from pythonjsonlogger.core import BaseJsonFormatter
 
-from runs.observability.log_events import run_place
-from runs.request_id import META_KEY, read_request_id
+from runs.observability.log_events import META_KEY, read_request_id, run_place
 
 LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("plain", "json")

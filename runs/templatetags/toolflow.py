@@ -14,8 +14,8 @@ from heroicons.templatetags.heroicons import heroicon_mini
 from flows.providers import is_simulated
 from runs import formatting
 from runs.history.texts import MAX_TEXT_LENGTH, CutText, cut_text, find_direction, show_invisible
+from runs.observability.log_events import read_request_id
 from runs.pages.badges import CHECKS, FATES, SEVERITIES, STATES, Badge
-from runs.request_id import read_request_id
 
 register = template.Library()
 

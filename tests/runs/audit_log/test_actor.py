@@ -18,7 +18,7 @@ from runs.audit_log import actor
 from runs.audit_log.actor import act_as_command
 from runs.audit_log.events import AuditAction, log_audit_event
 from runs.models import ApiToken, AuditEntry, RateLimit
-from runs.request_id import current_request
+from runs.observability.log_events import current_request
 from runs.retention.tasks import purge_due
 from runs.tokens import create_token
 from toolflow_site.openid_accounts import put_into_groups

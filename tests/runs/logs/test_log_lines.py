@@ -12,9 +12,8 @@ from io import StringIO
 import pytest
 from django.http import HttpRequest
 
-from runs.observability.log_events import RunPlace, log_event, run_place
+from runs.observability.log_events import META_KEY, RunPlace, choose_request_id, current_request, log_event, run_place
 from runs.observability.log_lines import JsonLines, PlainLines, build_logging
-from runs.request_id import META_KEY, choose_request_id, current_request
 
 HOSTILE = "no\nERROR root: forged\r\x1b[31mred\x9b2J\u2028end\x00"
 

@@ -11,8 +11,8 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
+from runs.observability.log_events import read_request_id
 from runs.observability.log_lines import JsonLines
-from runs.request_id import read_request_id
 
 pytestmark = pytest.mark.django_db
 
