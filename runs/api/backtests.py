@@ -8,7 +8,7 @@ from typing import Any
 
 from django.http import Http404
 from django.http.response import HttpResponseBase
-from django.urls import URLPattern, path, reverse
+from django.urls import reverse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, OpenApiResponse
 from rest_framework.request import Request
@@ -22,7 +22,7 @@ from flows.portability import parse_flow_file
 from flows.publishing import complete_spec
 from runs import models
 from runs.api.access import READ_RUNS, RERUN_RUNS, find_user, require_permission
-from runs.api.base import IDEMPOTENCY_KEY, REPLAYED, ApiView, header, operation
+from runs.api.base import IDEMPOTENCY_KEY, REPLAYED, ApiView, build_urls, header, operation
 from runs.api.flow_documents import parse_flow_document, read_definition
 from runs.api.idempotency import idempotent
 from runs.api.paging import build_page, fetch_page
@@ -54,11 +54,11 @@ _OF_VERSION = {"flow": "colour-theme", "version": 3, "limit": 1000}
 _OF_FILTERED = {"flow": "colour-theme", "version": 3, "filters": {"label": ["nightly"]}}
 
 
-class NewBacktests(ApiView):
-    """``/backtests``"""
+class Backtests(ApiView):
+    """Backtests, and the runs in them."""
 
     @_operation(
-        "createBacktest",
+        "POST backtests",
         "Judge ended runs by another definition",
         RERUN_RUNS,
         parameters=[IDEMPOTENCY_KEY, _LOCATION, _RETRY_AFTER, REPLAYED],
@@ -69,7 +69,7 @@ class NewBacktests(ApiView):
         answers={202: OpenApiResponse(Backtest, "It has begun.")},
         problems=[409],
     )
-    def post(self, request: Request, body: NewBacktest) -> HttpResponseBase:
+    def create_backtest(self, request: Request, body: NewBacktest) -> HttpResponseBase:
         """What would have been decided over the same outputs: audits, severities, pass rules, sanitizers, schemas,
         retry limits and budgets. No model is called, and nothing is paid. The runs are fixed now; a worker judges them,
         and `Location` tells the progress.
@@ -100,27 +100,19 @@ class NewBacktests(ApiView):
             raise Conflict("too-many-backtests", str(error)) from None
         return _answer(request, _load_backtest(backtest.pk), HTTPStatus.ACCEPTED)
 
-
-class BacktestDetail(ApiView):
-    """``/backtests/<backtest_id>``"""
-
     @_operation(
-        "getBacktest",
+        "GET backtests/<int:backtest_id>",
         "Read a backtest",
         READ_RUNS,
         parameters=[_RETRY_AFTER],
         answers={200: Backtest},
     )
-    def get(self, request: Request, backtest_id: int) -> Response:
+    def get_backtest(self, request: Request, backtest_id: int) -> Response:
         """What was found so far, with the audits."""
         return _answer(request, _load_backtest(backtest_id))
 
-
-class BacktestRuns(ApiView):
-    """``/backtests/<backtest_id>/runs``"""
-
-    @_operation("listBacktestRuns", "List the runs that differ", READ_RUNS)
-    def get(self, request: Request, backtest_id: int, query: BacktestRunQuery) -> BacktestRunPage:
+    @_operation("GET backtests/<int:backtest_id>/runs", "List the runs that differ", READ_RUNS)
+    def list_backtest_runs(self, request: Request, backtest_id: int, query: BacktestRunQuery) -> BacktestRunPage:
         """The newest run first. Runs that end the same, and those whose outputs are gone, are only counted."""
         rows = models.BacktestRun.objects.filter(backtest=_load_backtest(backtest_id))
         if query.kind is not None:
@@ -128,18 +120,14 @@ class BacktestRuns(ApiView):
         page = fetch_page(rows, query, columns=["run_id"], key_of=lambda row: row.run_id, is_descending=True)
         return build_page(BacktestRunPage, request, page, [_build_run(row, request) for row in page.rows])
 
-
-class BacktestStop(ApiView):
-    """``/backtests/<backtest_id>/stop``"""
-
     @_operation(
-        "stopBacktest",
+        "POST backtests/<int:backtest_id>/stop",
         "Stop a backtest",
         RERUN_RUNS,
         answers={200: OpenApiResponse(Backtest, "It is stopped.")},
     )
     @idempotent
-    def post(self, request: Request, backtest_id: int, body: Nothing) -> HttpResponseBase:
+    def stop_backtest(self, request: Request, backtest_id: int, body: Nothing) -> HttpResponseBase:
         """What it has found stays; 409 if it has ended."""
         backtest = _load_backtest(backtest_id)
         if not stop_backtest(backtest):
@@ -202,7 +190,7 @@ def _answer(request: Request, backtest: models.Backtest, status: HTTPStatus = HT
 
 def _build(backtest: models.Backtest, request: Request) -> Backtest:
     totals = Totals.from_document(backtest.totals)
-    url = request.build_absolute_uri(reverse("api:backtest", args=[backtest.pk]))
+    url = request.build_absolute_uri(reverse("api:get_backtest", args=[backtest.pk]))
     return Backtest.model_validate(
         {
             **_list_alike(Backtest, backtest),
@@ -236,15 +224,10 @@ def _build_run(row: models.BacktestRun, request: Request) -> BacktestRun:
             **_list_alike(BacktestRun, row),
             **{name: getattr(row, name) or None for name in ("reason", "ended", "ends")},
             "run": row.run_id,
-            "run_url": request.build_absolute_uri(reverse("api:run", args=[row.run_id])),
+            "run_url": request.build_absolute_uri(reverse("api:get_run", args=[row.run_id])),
             "page_url": request.build_absolute_uri(page),
         }
     )
 
 
-urls: list[URLPattern] = [
-    path("backtests", NewBacktests.as_view(), name="backtests"),
-    path("backtests/<int:backtest_id>", BacktestDetail.as_view(), name="backtest"),
-    path("backtests/<int:backtest_id>/runs", BacktestRuns.as_view(), name="backtest-runs"),
-    path("backtests/<int:backtest_id>/stop", BacktestStop.as_view(), name="backtest-stop"),
-]
+urls = build_urls(Backtests)

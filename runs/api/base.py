@@ -1,9 +1,11 @@
 """What all endpoints share: an operation is declared once, its query and body are parsed, its answer is written.
 
-    class FlowDetail(ApiView):
-        @operation("getFlow", "Read a flow", READ_FLOWS, tag="Flows")
-        def get(self, request: Request, name: str, query: FlowQuery) -> Flow:
+    class Flows(ApiView):
+        @operation("GET flows/<slug:name>", "Read a flow", READ_FLOWS, tag="Flows")
+        def get_flow(self, request: Request, name: str, query: FlowQuery) -> Flow:
             '''With the definition of its live version.'''
+
+    urls = build_urls(Flows)
 
 The docstring of the method is the description in the reference. ``query``, ``body`` and the answer are models; a method
 gives a ``Response`` with a model where status or headers matter.
@@ -22,18 +24,21 @@ from typing import IO, Any, TypeVar, get_origin, get_type_hints
 from django.core.handlers.asgi import ASGIRequest
 from django.http import Http404, HttpRequest, HttpResponseNotModified, QueryDict
 from django.http.response import HttpResponseBase
+from django.urls import URLPattern, path
 from django.utils import timezone
 from django.utils.cache import patch_cache_control
 from django.utils.http import parse_etags, quote_etag
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from pydantic import ValidationError
+from pydantic.alias_generators import to_camel
 from rest_framework.authentication import SessionAuthentication
 from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
+from rest_framework.viewsets import ViewSetMixin
 
 from flows.engine.errors import Problem
 from flows.engine.json_values import describe_type
@@ -84,7 +89,7 @@ RETRY_AFTER = header("Retry-After", int, "Seconds after which it may be read aga
 
 
 def operation(
-    name: str,
+    place: str,
     summary: str,
     requires: Requirement | None,
     *,
@@ -96,14 +101,15 @@ def operation(
     has_etag: bool = False,
     **described: Any,
 ) -> Callable[[Any], Any]:
-    """Declare a method of an ``ApiView`` as the operation ``name`` of the OpenAPI document.
+    """Declare a method of an ``ApiView`` as the operation of its name in the OpenAPI document.
 
-    Its arguments ``query`` and ``body`` get the models of their types; a ``body`` that is described here by media type
-    the method parses itself. ``requires`` is None for what every signed-in user may do. ``answers`` are models by
-    status, or an ``OpenApiResponse`` with a sentence; without them the method gives a model. ``problems`` are statuses
-    of problems besides those that every operation has; with parts of the address a 404, for ``If-Match`` a 412, and for
-    ``idempotent`` methods a 409 needs no naming. ``parameters`` are headers, and parameters of the address that the
-    method parses itself. ``described`` goes to ``extend_schema``.
+    ``place`` is the HTTP method and the address below ``/api/v1``. The arguments ``query`` and ``body`` get the models
+    of their types; a ``body`` that is described here by media type the method parses itself. ``requires`` is None for
+    what every signed-in user may do. ``answers`` are models by status, or an ``OpenApiResponse`` with a sentence;
+    without them the method gives a model. ``problems`` are statuses of problems besides those that every operation has;
+    with parts of the address a 404, for ``If-Match`` a 412, and for ``idempotent`` methods a 409 needs no naming.
+    ``parameters`` are headers, and parameters of the address that the method parses itself. ``described`` goes to
+    ``extend_schema``.
     """
 
     def declare(method: Any) -> Any:
@@ -121,9 +127,9 @@ def operation(
         known = {one.name: _is_list(one) for one in declared if one.location == OpenApiParameter.QUERY}
 
         @wraps(method)
-        def handle(view: ApiView, request: Request, **place: Any) -> HttpResponseBase:
+        def handle(view: Endpoint, request: Request, **parts: Any) -> HttpResponseBase:
             check_query(request.query_params, known)
-            arguments = dict(place)
+            arguments = dict(parts)
             if query is not None:
                 arguments["query"] = parse_query(query, request.query_params)
             if parsed_body is not None:
@@ -134,9 +140,9 @@ def operation(
                 return answer
             return Response(answer, headers=_build_links(answer) if isinstance(answer, Page) else None)
 
-        handle.requirement = requires  # type: ignore[attr-defined]  # what the permission asks for
+        vars(handle).update(requirement=requires, place=place)
         return extend_schema(
-            operation_id=name,
+            operation_id=to_camel(method.__name__),
             summary=summary,
             tags=[tag],
             parameters=declared,
@@ -226,8 +232,8 @@ def parse_body(body: type[_Body], request: Request) -> _Body:
 # Endpoints
 
 
-class ApiView(APIView):
-    """An endpoint, whose methods ``operation`` declares. Times are in UTC, whatever the installation's zone is."""
+class Endpoint(APIView):
+    """What answers at an address. Times are in UTC, whatever the installation's zone is."""
 
     authentication_classes = (ApiTokenAuthentication, SessionAuthentication)
     permission_classes = (ScopePermission,)
@@ -284,6 +290,10 @@ class ApiView(APIView):
             prepare_body(request._request)
 
 
+class ApiView(ViewSetMixin, Endpoint):
+    """Endpoints whose methods ``operation`` declares."""
+
+
 def prepare_body(request: HttpRequest) -> None:
     """Let a body be read that comes in chunks, without a length: it would count as empty.
 
@@ -309,7 +319,20 @@ def prepare_body(request: HttpRequest) -> None:
         raise ApiProblem(HTTPStatus.LENGTH_REQUIRED, "length-required", sentence)
 
 
-class NothingView(ApiView):
+def build_urls(*views: type[ApiView]) -> list[URLPattern]:
+    """The addresses of the operations of ``views``; each has the name of the first method there."""
+    urls = []
+    for view in views:
+        places: dict[str, dict[str, Any]] = {}
+        for name, method in vars(view).items():
+            if place := getattr(method, "place", None):
+                verb, _, address = place.partition(" ")
+                places.setdefault(address, {})[verb.lower()] = name
+        urls += [path(place, view.as_view(names), name=next(iter(names.values()))) for place, names in places.items()]
+    return urls
+
+
+class NothingView(Endpoint):
     """Answers every method with a 404 problem; anonymous callers are asked to sign in first, as everywhere."""
 
     schema = None

@@ -13,7 +13,7 @@ from uuid import uuid4
 from django.db import transaction
 from django.http import Http404
 from django.http.response import HttpResponseBase
-from django.urls import URLPattern, path, reverse
+from django.urls import reverse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, OpenApiResponse
 from pydantic import Field
@@ -27,6 +27,7 @@ from runs.api.base import (
     IDEMPOTENCY_KEY,
     REPLAYED,
     ApiView,
+    build_urls,
     describe_query,
     header,
     operation,
@@ -146,18 +147,18 @@ class WholeBulkAction(BulkAction):
 # Endpoints
 
 
-class BulkActionList(ApiView):
-    """``/bulk-actions``"""
+class BulkActions(ApiView):
+    """Bulk actions and their progress."""
 
-    @_operation("listBulkActions", "List bulk actions", READ_RUNS)
-    def get(self, request: Request, query: RowPaging) -> BulkActionPage:
+    @_operation("GET bulk-actions", "List bulk actions", READ_RUNS)
+    def list_bulk_actions(self, request: Request, query: RowPaging) -> BulkActionPage:
         """The newest first, also those that were requested on the pages."""
         rows = models.BulkAction.objects.select_related("asked_by").defer("notes", "run_ids")
         page = fetch_page(rows, query, is_descending=True)
         return build_page(BulkActionPage, request, page, [_describe(action, request) for action in page.rows])
 
     @_operation(
-        "createBulkAction",
+        "POST bulk-actions",
         "Cancel many runs, or run many again",
         ACT_ON_RUNS,
         parameters=[IDEMPOTENCY_KEY, _LOCATION, _RETRY_AFTER, REPLAYED],
@@ -168,7 +169,7 @@ class BulkActionList(ApiView):
         answers={202: OpenApiResponse(WholeBulkAction, "It has begun.")},
         problems=[409],
     )
-    def post(self, request: Request, body: NewBulkAction) -> HttpResponseBase:
+    def create_bulk_action(self, request: Request, body: NewBulkAction) -> HttpResponseBase:
         """To `cancel` takes the permission to change runs, to `run_again` the one to add them. The runs are fixed now.
         About a second of work is done at once, with an `Idempotency-Key` one batch; the rest is left to a worker, and
         `Location` tells the progress. Runs where it is not possible are counted, and the first ones named in `notes`.
@@ -202,33 +203,25 @@ class BulkActionList(ApiView):
         )
         return _answer(request, action, HTTPStatus.ACCEPTED)
 
-
-class BulkActionDetail(ApiView):
-    """``/bulk-actions/<action_id>``"""
-
     @_operation(
-        "getBulkAction",
+        "GET bulk-actions/<int:action_id>",
         "Read the progress of a bulk action",
         READ_RUNS,
         parameters=[_RETRY_AFTER],
         answers={200: WholeBulkAction},
     )
-    def get(self, request: Request, action_id: int) -> Response:
+    def get_bulk_action(self, request: Request, action_id: int) -> Response:
         """With the reasons why runs were left out."""
         return _answer(request, _load_action(action_id))
 
-
-class BulkActionStop(ApiView):
-    """``/bulk-actions/<action_id>/stop``"""
-
     @_operation(
-        "stopBulkAction",
+        "POST bulk-actions/<int:action_id>/stop",
         "Stop a bulk action",
         CHANGE_RUNS,
         answers={200: OpenApiResponse(WholeBulkAction, "It is stopped.")},
     )
     @idempotent
-    def post(self, request: Request, action_id: int, body: Nothing) -> HttpResponseBase:
+    def stop_bulk_action(self, request: Request, action_id: int, body: Nothing) -> HttpResponseBase:
         """What it has done stays done; 409 if it has ended."""
         action = _load_action(action_id)
         with transaction.atomic():
@@ -266,7 +259,7 @@ def _answer(request: Request, action: models.BulkAction, status: HTTPStatus = HT
 def _describe(action: models.BulkAction, request: Request) -> dict[str, Any]:
     is_again = action.kind == BulkKind.RUN_AGAIN
     label = action.label if is_again else None
-    runs = request.build_absolute_uri(reverse("api:run-list"))
+    runs = request.build_absolute_uri(reverse("api:list_runs"))
     return {
         **vars(action),
         "percent": action.percent,
@@ -274,7 +267,7 @@ def _describe(action: models.BulkAction, request: Request) -> dict[str, Any]:
         "version": ("live" if action.uses_live_version else "same") if is_again else None,
         "label": label,
         "started_by": action.asked_by.get_username() if action.asked_by else None,
-        "url": request.build_absolute_uri(reverse("api:bulk-action", args=[action.pk])),
+        "url": request.build_absolute_uri(reverse("api:get_bulk_action", args=[action.pk])),
         "page_url": request.build_absolute_uri(reverse("runs:bulk", args=[action.pk])),
         "started_runs_url": f"{runs}?{urlencode({'label': label})}" if label else None,
     }
@@ -311,20 +304,20 @@ class ExportQuery(Query):
 _FILE = OpenApiResponse(OpenApiTypes.STR, "The file.")
 
 
-class RunExportView(ApiView):
-    """``/runs/export``"""
+class RunExports(ApiView):
+    """Runs as a file."""
 
     renderer_classes: Any = (JsonLinesRenderer, CsvRenderer, JsonRenderer)
 
     @operation(
-        "exportRuns",
+        "GET runs/export",
         "Export runs as JSON Lines or CSV",
         READ_RUNS,
         tag="Runs",
         parameters=[*FILTERS, *describe_query(ExportQuery)],
         answers={(200, JsonLinesRenderer.media_type): _FILE, (200, CsvRenderer.media_type): _FILE},
     )
-    def get(self, request: Request) -> HttpResponseBase:
+    def export_runs(self, request: Request) -> HttpResponseBase:
         """All runs that match the filters, the newest first, at any number.
 
         A JSON document in a line for each run (`application/x-ndjson`, JSON Lines, the default), or a row in a table
@@ -346,9 +339,4 @@ class RunExportView(ApiView):
             raise ApiProblem(HTTPStatus.SERVICE_UNAVAILABLE, "too-many-exports", str(error), headers=headers) from None
 
 
-urls: list[URLPattern] = [
-    path("runs/export", RunExportView.as_view(), name="run-export"),
-    path("bulk-actions", BulkActionList.as_view(), name="bulk-action-list"),
-    path("bulk-actions/<int:action_id>", BulkActionDetail.as_view(), name="bulk-action"),
-    path("bulk-actions/<int:action_id>/stop", BulkActionStop.as_view(), name="bulk-action-stop"),
-]
+urls = build_urls(RunExports, BulkActions)

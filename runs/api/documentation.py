@@ -25,7 +25,7 @@ from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from runs.api.base import ApiView, operation
+from runs.api.base import ApiView, build_urls, operation
 from runs.api.problems import MEDIA_TYPE, STATUSES
 from runs.documents.base import Answer, Model, Omitted
 from runs.documents.run import EndedRun
@@ -232,7 +232,7 @@ class SchemaView(ApiView):
     renderer_classes = RENDERERS
 
     @operation(
-        "getSchema",
+        "GET schema",
         "Read this description as OpenAPI 3.1",
         None,
         tag="Documentation",
@@ -241,10 +241,10 @@ class SchemaView(ApiView):
             for renderer in RENDERERS
         },
     )
-    def get(self, request: Request) -> Response:
+    def get_schema(self, request: Request) -> Response:
         """As JSON or as YAML, as the Accept header asks. Generators make clients from it."""
         # With the address under which this installation has the API.
-        return Response({**build_schema(), "servers": [{"url": reverse("api:schema").rpartition("/")[0]}]})
+        return Response({**build_schema(), "servers": [{"url": reverse("api:get_schema").rpartition("/")[0]}]})
 
     def finalize_response(self, request: Request, response: HttpResponseBase, *args: Any, **kwargs: Any) -> Any:
         """Problems are JSON also for those who would have liked YAML."""
@@ -258,11 +258,11 @@ class SchemaView(ApiView):
 class ReferenceView(SpectacularSwaggerSplitView):
     """The reference page: Swagger UI, which sets styles in line. What is tried there runs in the user's session."""
 
-    url_name = "api:schema"
+    url_name = "api:get_schema"
     authentication_classes = (SessionAuthentication,)
 
 
 urls: list[URLPattern] = [
-    path("schema", SchemaView.as_view(), name="schema"),
+    *build_urls(SchemaView),
     path("docs", require_safe(login_required(ReferenceView.as_view())), name="docs"),
 ]

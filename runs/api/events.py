@@ -24,14 +24,13 @@ from django.db import Error as DatabaseError
 from django.db.models import Q
 from django.http import Http404, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
-from django.urls import URLPattern, path
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiResponse
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from runs.api.access import READ_RUNS, build_links, still_has_access
-from runs.api.base import ApiView, header, operation
+from runs.api.base import ApiView, build_urls, header, operation
 from runs.api.media_types import JsonRenderer
 from runs.api.problems import ApiProblem
 from runs.documents.base import Answer
@@ -265,13 +264,13 @@ class EventStreamRenderer(JsonRenderer):
     format = "events"
 
 
-class RunEventList(ApiView):
-    """``/runs/<run_id>/events``"""
+class RunEventStreams(ApiView):
+    """Events of a run."""
 
     renderer_classes: Any = (EventStreamRenderer,)
 
     @operation(
-        "streamRunEvents",
+        "GET runs/<int:run_id>/events",
         "Follow a run as a stream of events",
         READ_RUNS,
         tag="Runs",
@@ -289,7 +288,7 @@ class RunEventList(ApiView):
         },
         problems=[501],
     )
-    def get(self, request: Request, run_id: int) -> HttpResponseBase:
+    def stream_run_events(self, request: Request, run_id: int) -> HttpResponseBase:
         """Keeps the connection open and reports the run as it goes on, as server-sent events:
 
         - `run`: the run, as `GET /runs/{id}?attempts=none` gives it, after each change of it;
@@ -330,4 +329,4 @@ class RunEventList(ApiView):
         return StreamingHttpResponse(events, content_type=MEDIA_TYPE, headers={"X-Accel-Buffering": "no"})
 
 
-urls: list[URLPattern] = [path("runs/<int:run_id>/events", RunEventList.as_view(), name="run-events")]
+urls = build_urls(RunEventStreams)

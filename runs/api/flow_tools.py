@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 from django.http import HttpRequest
-from django.urls import URLPattern, path
 from rest_framework import exceptions
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -23,9 +22,9 @@ from flows.portability import plan_load
 from flows.providers import build_providers, default_model_settings, find_flow_warnings
 from flows.throttle import count_request
 from runs.api.access import CHANGE_FLOWS, READ_FLOWS, require_permission
-from runs.api.base import ApiView, operation
+from runs.api.base import ApiView, build_urls, operation
 from runs.api.flow_documents import FLOW_BODY, FLOW_PARSERS, parse_flow_body, parse_flow_document
-from runs.api.flows import FlowDetail
+from runs.api.flows import Flows
 from runs.api.problems import InvalidBody
 from runs.api.schemas.flows import AuditTrial, Preview, StepTrial, ValidFlow, Verdict
 from runs.stored_history import load_history
@@ -36,31 +35,49 @@ MAX_TRIES_PER_MINUTE = 60
 """Of one user, together with those in the editor: expressions and plug-ins may take long."""
 
 
-class FlowTool(ApiView):
-    """An address below ``/flows`` that a flow may have as well: other methods are those of that flow."""
+class FlowTools(ApiView):
+    """Addresses below ``/flows`` that a flow may have as well: other methods are those of that flow."""
 
-    flow_name: str
+    @_operation("POST flows/preview", "Preview the request of a step", CHANGE_FLOWS)
+    def preview_flow_step(self, request: Request, body: StepTrial) -> Preview:
+        """The exact request that the next attempt of a step would send, or what a local step computes. No model is
+        called, and nothing is stored.
+        """
+        trial = build_trial(request, body)
+        found = trial.preview(registry)
+        issues = [issue.model_dump() for issue in found.notes]
+        return Preview.model_validate({**found._asdict(), **_describe_trial(trial), "issues": issues})
+
+    @_operation("POST flows/try-audits", "Audit an output", CHANGE_FLOWS)
+    def try_flow_audits(self, request: Request, body: AuditTrial) -> Verdict:
+        """What an attempt of a step would make of an output: its issues, and whether it passes. No model is called, and
+        nothing is stored.
+        """
+        trial = build_trial(request, body)
+        attempt, audits = trial.judge(_find_output(trial, body), registry)
+        return Verdict.model_validate({**attempt.model_dump(), **_describe_trial(trial), "audits": audits})
 
     def http_method_not_allowed(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Response:
         """What the flow of this name answers. Raises ``MethodNotAllowed`` if there is none."""
-        if not FlowRow.objects.filter(name=self.flow_name).exists():
+        name = request.path.rpartition("/")[2]
+        if not FlowRow.objects.filter(name=name).exists():
             raise exceptions.MethodNotAllowed(str(request.method))
         # The answer has one of its own.
         del self.headers["Allow"]
-        answer: Any = FlowDetail.as_view()(self.request._request, name=self.flow_name)
+        actions: Any = {"get": "get_flow", "put": "put_flow", "delete": "delete_flow"}
+        answer: Any = Flows.as_view(actions)(self.request._request, name=name)
         found: Response = answer
         return found
 
 
-class ValidateFlow(FlowTool):
-    """``/flows/validate``"""
+class FlowCheck(FlowTools):
+    """A tool that takes flow files as well."""
 
-    flow_name = "validate"
     parser_classes = FLOW_PARSERS
 
     # No expression is evaluated and no plug-in is called: it takes no more than reading.
-    @_operation("validateFlow", "Check a flow without saving it", READ_FLOWS, body=FLOW_BODY)
-    def post(self, request: Request) -> ValidFlow:
+    @_operation("POST flows/validate", "Check a flow without saving it", READ_FLOWS, body=FLOW_BODY)
+    def validate_flow(self, request: Request) -> ValidFlow:
         """By the same rules by which it would be stored. All mistakes are answered at once. A token with the scope
         `read` is enough: a pipeline needs no other one to check what is only proposed.
         """
@@ -74,37 +91,6 @@ class ValidateFlow(FlowTool):
                 "warnings": find_flow_warnings(plan.spec),
             }
         )
-
-
-class PreviewStep(FlowTool):
-    """``/flows/preview``"""
-
-    flow_name = "preview"
-
-    @_operation("previewFlowStep", "Preview the request of a step", CHANGE_FLOWS)
-    def post(self, request: Request, body: StepTrial) -> Preview:
-        """The exact request that the next attempt of a step would send, or what a local step computes. No model is
-        called, and nothing is stored.
-        """
-        trial = build_trial(request, body)
-        found = trial.preview(registry)
-        issues = [issue.model_dump() for issue in found.notes]
-        return Preview.model_validate({**found._asdict(), **_describe_trial(trial), "issues": issues})
-
-
-class TryAudits(FlowTool):
-    """``/flows/try-audits``"""
-
-    flow_name = "try-audits"
-
-    @_operation("tryFlowAudits", "Audit an output", CHANGE_FLOWS)
-    def post(self, request: Request, body: AuditTrial) -> Verdict:
-        """What an attempt of a step would make of an output: its issues, and whether it passes. No model is called, and
-        nothing is stored.
-        """
-        trial = build_trial(request, body)
-        attempt, audits = trial.judge(_find_output(trial, body), registry)
-        return Verdict.model_validate({**attempt.model_dump(), **_describe_trial(trial), "audits": audits})
 
 
 def _describe_trial(trial: Trial) -> dict[str, Any]:
@@ -159,7 +145,4 @@ def _find_output(trial: Trial, body: AuditTrial) -> dict[str, Any]:
     return output
 
 
-_TOOLS: tuple[type[FlowTool], ...] = (ValidateFlow, PreviewStep, TryAudits)
-urls: list[URLPattern] = [
-    path(f"flows/{tool.flow_name}", tool.as_view(), name=f"flow-{tool.flow_name}") for tool in _TOOLS
-]
+urls = build_urls(FlowTools, FlowCheck)

@@ -11,7 +11,6 @@ from django.contrib.admin.models import DELETION
 from django.db import transaction
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404
-from django.urls import URLPattern, path
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -24,7 +23,7 @@ from flows.models import Flow as FlowRow
 from flows.models import FlowVersion as VersionRow
 from flows.portability import announce_export
 from runs.api.access import CHANGE_FLOWS, DELETE_VERSIONS, READ_FLOWS
-from runs.api.base import IF_MATCH, ApiView, operation
+from runs.api.base import IF_MATCH, ApiView, build_urls, operation
 from runs.api.flow_documents import YAML, build_version, load_version, read_definition
 from runs.api.flows import change_flow, log_change
 from runs.api.media_types import JsonRenderer
@@ -48,11 +47,11 @@ _FLOWS = FlowRow.objects.only("name", "live_version")
 NUMBER = OpenApiParameter("number", _PLACE, OpenApiParameter.PATH, description="The number of the version.")
 
 
-class FlowVersionList(ApiView):
-    """``/flows/<name>/versions``"""
+class FlowVersions(ApiView):
+    """Versions of flows."""
 
-    @_operation("listFlowVersions", "List the versions of a flow", READ_FLOWS)
-    def get(self, request: Request, name: str, query: RowPaging) -> VersionPage:
+    @_operation("GET flows/<slug:name>/versions", "List the versions of a flow", READ_FLOWS)
+    def list_flow_versions(self, request: Request, name: str, query: RowPaging) -> VersionPage:
         """The newest first, without definitions."""
         flow = get_object_or_404(_FLOWS, name=name)
         versions: Any = flow.versions
@@ -60,6 +59,42 @@ class FlowVersionList(ApiView):
         page = fetch_page(rows, query, columns=["number"], key_of=itemgetter("number"), is_descending=True)
         items = [{**row, "flow": name, "is_live": row["pk"] == flow.live_version_id} for row in page.rows]
         return build_page(VersionPage, request, page, items)
+
+    @_operation(
+        "GET flows/<slug:name>/versions/<int:number>/diff",
+        "Compare two versions of a flow",
+        READ_FLOWS,
+        parameters=[NUMBER],
+        problems=[409],
+    )
+    def diff_flow_versions(self, request: Request, name: str, number: int, query: ComparedVersion) -> FlowDifference:
+        """What changed on the way from the version `against` to this one: steps and audits are found again under new
+        names and at new places.
+        """
+        flow = get_object_or_404(_FLOWS, name=name)
+        new = load_version(flow, number)
+        old = _find_other(flow, new, query.against)
+        changes = compare_specs(read_definition(old), read_definition(new))
+        summary = summarise_changes(changes)
+        return FlowDifference(flow=name, old=old.number, new=number, summary=summary, changes=changes)  # type: ignore[arg-type]  # they are read by their attributes
+
+    @_operation(
+        "POST flows/<slug:name>/versions/<int:number>/make-live",
+        "Make a version live",
+        CHANGE_FLOWS,
+        parameters=[NUMBER, IF_MATCH],
+    )
+    def make_flow_version_live(self, request: Request, name: str, number: int, body: Nothing) -> Flow:
+        """New runs use it from now on. Runs under way keep theirs."""
+
+        def make_live(flow: FlowRow) -> str:
+            version = load_version(flow, number)
+            if flow.live_version_id == version.pk:
+                return ""
+            flow.make_live(version)
+            return f"Made version {number} live."
+
+        return change_flow(request, name, make_live)
 
 
 class FlowFileRenderer(JsonRenderer):
@@ -75,12 +110,12 @@ class FlowFileRenderer(JsonRenderer):
 
 
 class FlowVersionDetail(ApiView):
-    """``/flows/<name>/versions/<number>``"""
+    """One version of a flow, which may be answered as a flow file."""
 
     renderer_classes = (JsonRenderer, FlowFileRenderer)
 
     @_operation(
-        "getFlowVersion",
+        "GET flows/<slug:name>/versions/<int:number>",
         "Read a version of a flow",
         READ_FLOWS,
         parameters=[NUMBER],
@@ -88,7 +123,9 @@ class FlowVersionDetail(ApiView):
         problems=[409],
         has_etag=True,
     )
-    def get(self, request: Request, name: str, number: int, query: VersionFormat) -> Response | WholeVersion:
+    def get_flow_version(
+        self, request: Request, name: str, number: int, query: VersionFormat
+    ) -> Response | WholeVersion:
         """With its definition; as a flow file with `Accept: application/yaml` or `?format=yaml`."""
         flow = get_object_or_404(_FLOWS, name=name)
         version = load_version(flow, number)
@@ -100,7 +137,7 @@ class FlowVersionDetail(ApiView):
         return Response(file, headers={"Content-Disposition": f'attachment; filename="{name}-v{number}.yaml"'})
 
     @_operation(
-        "deleteFlowVersion",
+        "DELETE flows/<slug:name>/versions/<int:number>",
         "Delete a version of a flow",
         DELETE_VERSIONS,
         parameters=[NUMBER],
@@ -108,7 +145,7 @@ class FlowVersionDetail(ApiView):
         problems=[409],
     )
     @transaction.atomic
-    def delete(self, request: Request, name: str, number: int) -> HttpResponse:
+    def delete_flow_version(self, request: Request, name: str, number: int) -> HttpResponse:
         """Only one that is not live and has no runs: those are kept with the definition that they used."""
         flow = get_object_or_404(FlowRow.objects.select_for_update(), name=name)
         version = load_version(flow, number)
@@ -120,22 +157,6 @@ class FlowVersionDetail(ApiView):
         log_change(request, version, "Deleted through the API.", action=DELETION)
         version.delete()
         return HttpResponse(status=HTTPStatus.NO_CONTENT)
-
-
-class FlowVersionDiff(ApiView):
-    """``/flows/<name>/versions/<number>/diff``"""
-
-    @_operation("diffFlowVersions", "Compare two versions of a flow", READ_FLOWS, parameters=[NUMBER], problems=[409])
-    def get(self, request: Request, name: str, number: int, query: ComparedVersion) -> FlowDifference:
-        """What changed on the way from the version `against` to this one: steps and audits are found again under new
-        names and at new places.
-        """
-        flow = get_object_or_404(_FLOWS, name=name)
-        new = load_version(flow, number)
-        old = _find_other(flow, new, query.against)
-        changes = compare_specs(read_definition(old), read_definition(new))
-        summary = summarise_changes(changes)
-        return FlowDifference(flow=name, old=old.number, new=number, summary=summary, changes=changes)  # type: ignore[arg-type]  # they are read by their attributes
 
 
 def _find_other(flow: FlowRow, new: VersionRow, against: str | None) -> VersionRow:
@@ -151,27 +172,4 @@ def _find_other(flow: FlowRow, new: VersionRow, against: str | None) -> VersionR
     return found
 
 
-class MakeVersionLive(ApiView):
-    """``/flows/<name>/versions/<number>/make-live``"""
-
-    @_operation("makeFlowVersionLive", "Make a version live", CHANGE_FLOWS, parameters=[NUMBER, IF_MATCH])
-    def post(self, request: Request, name: str, number: int, body: Nothing) -> Flow:
-        """New runs use it from now on. Runs under way keep theirs."""
-
-        def make_live(flow: FlowRow) -> str:
-            version = load_version(flow, number)
-            if flow.live_version_id == version.pk:
-                return ""
-            flow.make_live(version)
-            return f"Made version {number} live."
-
-        return change_flow(request, name, make_live)
-
-
-_VERSIONS = "flows/<slug:name>/versions"
-urls: list[URLPattern] = [
-    path(_VERSIONS, FlowVersionList.as_view(), name="flow-version-list"),
-    path(f"{_VERSIONS}/<int:number>", FlowVersionDetail.as_view(), name="flow-version"),
-    path(f"{_VERSIONS}/<int:number>/diff", FlowVersionDiff.as_view(), name="flow-version-diff"),
-    path(f"{_VERSIONS}/<int:number>/make-live", MakeVersionLive.as_view(), name="flow-version-make-live"),
-]
+urls = build_urls(FlowVersions, FlowVersionDetail)

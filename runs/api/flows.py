@@ -15,7 +15,7 @@ from django.db import transaction
 from django.http import HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404
-from django.urls import URLPattern, path, reverse
+from django.urls import reverse
 from django.utils.http import parse_etags
 from drf_spectacular.utils import OpenApiExample, OpenApiResponse
 from rest_framework.request import Request
@@ -28,7 +28,7 @@ from flows.models import Flow as FlowRow
 from flows.models import FlowVersion as VersionRow
 from flows.publishing import publish_flow
 from runs.api.access import ADD_FLOWS, CHANGE_FLOWS, DELETE_FLOWS, READ_FLOWS, find_user, require_permission
-from runs.api.base import ETAG, IF_MATCH, LOCATION, ApiView, header, is_among, make_tag, operation
+from runs.api.base import ETAG, IF_MATCH, LOCATION, ApiView, build_urls, header, is_among, make_tag, operation
 from runs.api.flow_documents import (
     FLOW_BODY,
     FLOW_PARSERS,
@@ -62,13 +62,13 @@ _SETTINGS_EXAMPLE = OpenApiExample("Of an example flow", value={"max_runs_in_fli
 STORED_TAG = header("ETag", str, "That of the flow as it is read now.", 200, 201)
 
 
-class FlowList(ApiView):
-    """``/flows``"""
+class Flows(ApiView):
+    """Flows as documents."""
 
     parser_classes = FLOW_PARSERS
 
-    @_operation("listFlows", "List flows", READ_FLOWS)
-    def get(self, request: Request, query: FlowFilters) -> FlowPage:
+    @_operation("GET flows", "List flows", READ_FLOWS)
+    def list_flows(self, request: Request, query: FlowFilters) -> FlowPage:
         """By name, without definitions."""
         # The text of a schema lies within that of the definition: databases can't look inside.
         flows = select_flows(*(["live_version__spec"] if query.input_schema else []))
@@ -79,7 +79,7 @@ class FlowList(ApiView):
         return build_page(FlowPage, request, page)
 
     @_operation(
-        "createFlow",
+        "POST flows",
         "Create a flow",
         ADD_FLOWS,
         parameters=[STORED_TAG, LOCATION],
@@ -87,30 +87,24 @@ class FlowList(ApiView):
         answers={201: StoredFlow},
     )
     @idempotent
-    def post(self, request: Request, query: NewFlowQuery) -> HttpResponseBase:
+    def create_flow(self, request: Request, query: NewFlowQuery) -> HttpResponseBase:
         """From the same document as a flow file, in JSON or YAML. Its first version is live at once."""
         return _answer_stored(request, create_flow(request, parse_flow_body(request), query.note), is_new=True)
 
-
-class FlowDetail(ApiView):
-    """``/flows/<name>``"""
-
-    parser_classes = FLOW_PARSERS
-
-    @_operation("getFlow", "Read a flow", READ_FLOWS, has_etag=True)
-    def get(self, request: Request, name: str) -> WholeFlow:
+    @_operation("GET flows/<slug:name>", "Read a flow", READ_FLOWS, has_etag=True)
+    def get_flow(self, request: Request, name: str) -> WholeFlow:
         """With the definitions of its live and of its latest version."""
         return load_whole_flow(name)
 
     @_operation(
-        "putFlow",
+        "PUT flows/<slug:name>",
         "Change a flow, or create it",
         CHANGE_FLOWS,
         parameters=[IF_MATCH, IF_NONE_MATCH, STORED_TAG, LOCATION],
         body=FLOW_BODY,
         answers={200: StoredFlow, 201: StoredFlow},
     )
-    def put(self, request: Request, name: str, query: ChangedFlowQuery) -> Response:
+    def put_flow(self, request: Request, name: str, query: ChangedFlowQuery) -> Response:
         """Makes the flow what the document says. If that differs from the latest version, a new one is made; else
         nothing changes, so that a pipeline may send all its flow files each time. A flow that is not there yet is
         created (201). The name in the document is the name in the address.
@@ -123,7 +117,7 @@ class FlowDetail(ApiView):
         return _answer_stored(request, stored, is_new=is_new)
 
     @_operation(
-        "deleteFlow",
+        "DELETE flows/<slug:name>",
         "Delete a flow",
         DELETE_FLOWS,
         parameters=[IF_MATCH],
@@ -131,7 +125,7 @@ class FlowDetail(ApiView):
         problems=[409],
     )
     @transaction.atomic
-    def delete(self, request: Request, name: str) -> HttpResponse:
+    def delete_flow(self, request: Request, name: str) -> HttpResponse:
         """With all its versions; only a flow that has no runs, for history is kept. Archive others."""
         # A run that is started meanwhile waits, and then finds no flow.
         flow = lock_read_flow(request, name)
@@ -142,50 +136,34 @@ class FlowDetail(ApiView):
         return HttpResponse(status=HTTPStatus.NO_CONTENT)
 
 
-class ArchiveFlow(ApiView):
-    """``/flows/<name>/archive``"""
+class FlowStates(ApiView):
+    """What no document holds: the archive, and settings."""
 
-    @_operation("archiveFlow", "Archive a flow", CHANGE_FLOWS, parameters=[IF_MATCH])
-    def post(self, request: Request, name: str, body: Nothing) -> Flow:
+    @_operation("POST flows/<slug:name>/archive", "Archive a flow", CHANGE_FLOWS, parameters=[IF_MATCH])
+    def archive_flow(self, request: Request, name: str, body: Nothing) -> Flow:
         """No new runs can be started; runs under way go on, and history stays."""
         return change_flow(request, name, lambda flow: _set_archived(flow, True))
 
-
-class UnarchiveFlow(ApiView):
-    """``/flows/<name>/take-out``"""
-
-    @_operation("takeFlowOut", "Unarchive a flow", CHANGE_FLOWS, parameters=[IF_MATCH])
-    def post(self, request: Request, name: str, body: Nothing) -> Flow:
+    @_operation("POST flows/<slug:name>/take-out", "Unarchive a flow", CHANGE_FLOWS, parameters=[IF_MATCH])
+    def take_flow_out(self, request: Request, name: str, body: Nothing) -> Flow:
         """New runs can be started again."""
         return change_flow(request, name, lambda flow: _set_archived(flow, False))
 
-
-def _set_archived(flow: FlowRow, is_archived: bool) -> str:
-    if flow.is_archived == is_archived:
-        return ""
-    flow.is_archived = is_archived
-    flow.save(update_fields=["is_archived", "updated_at"])
-    return "Archived." if is_archived else "Unarchived."
-
-
-class FlowSettingsDetail(ApiView):
-    """``/flows/<name>/settings``"""
-
     @_operation(
-        "getFlowSettings",
+        "GET flows/<slug:name>/settings",
         "Get the settings of a flow",
         READ_FLOWS,
         parameters=[ETAG],
         answers={200: FlowSettings},
     )
-    def get(self, request: Request, name: str) -> Response:
+    def get_flow_settings(self, request: Request, name: str) -> Response:
         """The runs that may be in flight, budgets of all runs together, and how long runs are kept. None of that is in
         the definition, and no flow file holds it.
         """
         return _answer_settings(get_object_or_404(FlowRow, name=name))
 
     @_operation(
-        "changeFlowSettings",
+        "PATCH flows/<slug:name>/settings",
         "Change the settings of a flow",
         CHANGE_FLOWS,
         parameters=[IF_MATCH, ETAG],
@@ -193,7 +171,7 @@ class FlowSettingsDetail(ApiView):
         answers={200: FlowSettings},
     )
     @transaction.atomic
-    def patch(self, request: Request, name: str, body: ChangedSettings) -> Response:
+    def change_flow_settings(self, request: Request, name: str, body: ChangedSettings) -> Response:
         """What the body names is set, null takes it away, and all else stays. It holds at once, also for runs that are
         queued, and makes no version.
         """
@@ -203,6 +181,14 @@ class FlowSettingsDetail(ApiView):
         # As it will be read: an amount has as many places as its column.
         flow.refresh_from_db()
         return _answer_settings(flow)
+
+
+def _set_archived(flow: FlowRow, is_archived: bool) -> str:
+    if flow.is_archived == is_archived:
+        return ""
+    flow.is_archived = is_archived
+    flow.save(update_fields=["is_archived", "updated_at"])
+    return "Archived." if is_archived else "Unarchived."
 
 
 def _change_settings(request: Request, flow: FlowRow, body: ChangedSettings) -> None:
@@ -285,7 +271,7 @@ def _load_stored(name: str, made_version: int | None) -> StoredFlow:
 def _answer_stored(request: Request, stored: StoredFlow, *, is_new: bool) -> Response:
     headers = {"ETag": list_tags(stored)[0]}
     if is_new:
-        headers["Location"] = request.build_absolute_uri(reverse("api:flow", args=[stored.name]))
+        headers["Location"] = request.build_absolute_uri(reverse("api:get_flow", args=[stored.name]))
     return Response(stored, HTTPStatus.CREATED if is_new else HTTPStatus.OK, headers=headers)
 
 
@@ -345,10 +331,4 @@ def _parse_tags(request: Request, name: str) -> list[str] | None:
     return tags
 
 
-urls: list[URLPattern] = [
-    path("flows", FlowList.as_view(), name="flow-list"),
-    path("flows/<slug:name>", FlowDetail.as_view(), name="flow"),
-    path("flows/<slug:name>/archive", ArchiveFlow.as_view(), name="flow-archive"),
-    path("flows/<slug:name>/take-out", UnarchiveFlow.as_view(), name="flow-take-out"),
-    path("flows/<slug:name>/settings", FlowSettingsDetail.as_view(), name="flow-settings"),
-]
+urls = build_urls(Flows, FlowStates)

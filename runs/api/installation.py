@@ -10,7 +10,6 @@ from functools import partial
 from typing import Annotated, Any, Literal
 
 from django.db.models import QuerySet
-from django.urls import URLPattern, path
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
 from rest_framework.request import Request
 
@@ -22,7 +21,7 @@ from flows.engine.typed_output import schema_of_type
 from flows.plugin_use import fetch_flow_uses
 from flows.providers import describe_providers
 from runs.api.access import READ_AUDIT_LOG, READ_FLOWS, READ_RUNS
-from runs.api.base import ApiView, operation
+from runs.api.base import ApiView, build_urls, operation
 from runs.api.paging import build_page, cut_page
 from runs.api.schemas.statistics import QueueState, Seconds
 from runs.audit_log.entries import KINDS, fetch_entries, filter_entries
@@ -111,49 +110,6 @@ class Plugins(Answer):
     problems: list[str] = Field(description="Modules that could not be loaded.")
 
 
-class WorkerList(ApiView):
-    """``/workers``"""
-
-    @_operation("listWorkers", "List worker processes", READ_RUNS)
-    def get(self, request: Request) -> Workers:
-        """Those at work, those without a recent heartbeat, the queue, and the model providers: as on the page of the
-        workers.
-        """
-        found = fetch_queue_state()
-        return Workers.model_validate({"items": found.workers, "queue": found, "providers": describe_providers()})
-
-
-class PluginList(ApiView):
-    """``/plugins``"""
-
-    @_operation("listPlugins", "List the plug-ins that flows can name", READ_FLOWS)
-    def get(self, request: Request) -> Plugins:
-        """Output types, audits and functions that Python modules register; names that flows use and that are not
-        registered; and modules that could not be loaded.
-        """
-        registry = plugins.registry
-        missing = [
-            {
-                "kind": found.use.kind.replace(" ", "_"),
-                "name": found.use.name,
-                "flow": found.flow.name,
-                "place": found.use.place,
-                "is_live": found.is_live,
-            }
-            for found in fetch_flow_uses()
-            if found.use.is_missing()
-        ]
-        return Plugins.model_validate(
-            {
-                "output_types": [_describe_type(one) for _, one in sorted(registry.output_types.items())],
-                "audits": [_describe_function(one) for _, one in sorted(registry.audits.items())],
-                "functions": [_describe_function(one) for _, one in sorted(registry.functions.items())],
-                "missing": missing,
-                "problems": checks.plugin_errors,
-            }
-        )
-
-
 def _describe_type(known: plugins.OutputType) -> OutputType:
     schema, problems = None, []
     try:
@@ -202,22 +158,6 @@ class Account(Answer):
     username: str = Field(description="The name of the account.")
     permissions: list[str] = Field(description="What the account may do with flows and runs, such as `runs.add_run`.")
     token: Token | None = Field(description="The token; null for a session of the pages.")
-
-
-class AccountDetail(ApiView):
-    """``/me``"""
-
-    @_operation("getMe", "Get the current user", None)
-    def get(self, request: Request) -> Account:
-        """The account and the token that this request is let in by."""
-        granted = request.user.get_all_permissions()
-        return Account.model_validate(
-            {
-                "username": request.user.get_username(),
-                "permissions": sorted(name for name in granted if name.startswith(("flows.", "runs."))),
-                "token": request.auth if isinstance(request.auth, ApiToken) else None,
-            }
-        )
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -307,11 +247,62 @@ class AuditLogQuery(RowPaging):
         )
 
 
-class AuditLog(ApiView):
-    """``/trail``"""
+# ---------------------------------------------------------------------------------------------------------------------
+# Operations
 
-    @operation("listTrail", "Read the audit log", READ_AUDIT_LOG, tag="Trail")
-    def get(self, request: Request, query: AuditLogQuery) -> AuditLogPage:
+
+class Installation(ApiView):
+    """What is asked of the installation itself."""
+
+    @_operation("GET workers", "List worker processes", READ_RUNS)
+    def list_workers(self, request: Request) -> Workers:
+        """Those at work, those without a recent heartbeat, the queue, and the model providers: as on the page of the
+        workers.
+        """
+        found = fetch_queue_state()
+        return Workers.model_validate({"items": found.workers, "queue": found, "providers": describe_providers()})
+
+    @_operation("GET plugins", "List the plug-ins that flows can name", READ_FLOWS)
+    def list_plugins(self, request: Request) -> Plugins:
+        """Output types, audits and functions that Python modules register; names that flows use and that are not
+        registered; and modules that could not be loaded.
+        """
+        registry = plugins.registry
+        missing = [
+            {
+                "kind": found.use.kind.replace(" ", "_"),
+                "name": found.use.name,
+                "flow": found.flow.name,
+                "place": found.use.place,
+                "is_live": found.is_live,
+            }
+            for found in fetch_flow_uses()
+            if found.use.is_missing()
+        ]
+        return Plugins.model_validate(
+            {
+                "output_types": [_describe_type(one) for _, one in sorted(registry.output_types.items())],
+                "audits": [_describe_function(one) for _, one in sorted(registry.audits.items())],
+                "functions": [_describe_function(one) for _, one in sorted(registry.functions.items())],
+                "missing": missing,
+                "problems": checks.plugin_errors,
+            }
+        )
+
+    @_operation("GET me", "Get the current user", None)
+    def get_me(self, request: Request) -> Account:
+        """The account and the token that this request is let in by."""
+        granted = request.user.get_all_permissions()
+        return Account.model_validate(
+            {
+                "username": request.user.get_username(),
+                "permissions": sorted(name for name in granted if name.startswith(("flows.", "runs."))),
+                "token": request.auth if isinstance(request.auth, ApiToken) else None,
+            }
+        )
+
+    @operation("GET trail", "Read the audit log", READ_AUDIT_LOG, tag="Trail")
+    def list_trail(self, request: Request, query: AuditLogQuery) -> AuditLogPage:
         """Sign-ins, changes of flows, users, tokens and limits, runs started or cancelled, exports: the newest first.
 
         It takes the permission to see the audit log, which administrators have. To read on from where a script
@@ -324,9 +315,4 @@ class AuditLog(ApiView):
         return build_page(AuditLogPage, request, page)
 
 
-urls: list[URLPattern] = [
-    path("workers", WorkerList.as_view(), name="worker-list"),
-    path("plugins", PluginList.as_view(), name="plugin-list"),
-    path("me", AccountDetail.as_view(), name="me"),
-    path("trail", AuditLog.as_view(), name="trail"),
-]
+urls = build_urls(Installation)

@@ -9,12 +9,11 @@ from typing import Any
 
 from django.db.models import F
 from django.http import Http404
-from django.urls import URLPattern, path
 from rest_framework.request import Request
 
 from flows.engine.history import TokenUsage, sum_usage
 from runs.api.access import READ_RUNS, build_links
-from runs.api.base import ApiView, operation
+from runs.api.base import ApiView, build_urls, operation
 from runs.api.paging import Page, build_page, fetch_page
 from runs.api.schemas import runs as schemas
 from runs.attempt_rules import FIRST, USEFUL, WASTED, classify_attempts
@@ -30,49 +29,38 @@ from runs.documents.run import Attempt, AttemptParts, RunParts, Step
 from runs.models import Attempt as AttemptRow
 from runs.models import Issue, Run
 
+_USAGE_FIELDS = tuple(TokenUsage.model_fields)
 _read = partial(operation, requires=READ_RUNS, tag="Runs")
 
 
-class StepList(ApiView):
-    """``/runs/<run_id>/steps``"""
+class PartsOfRuns(ApiView):
+    """Steps, attempts, issues and usage of a run."""
 
-    @_read("listSteps", "List the steps of a run")
-    def get(self, request: Request, run_id: int, query: RunParts) -> schemas.StepPage:
+    @_read("GET runs/<int:run_id>/steps", "List the steps of a run")
+    def list_steps(self, request: Request, run_id: int, query: RunParts) -> schemas.StepPage:
         """All steps with their attempts, also those that have not begun. Step 0 is the input. They are one page."""
         steps = load_steps(run_id, build_links(request), query)
         if not steps:
             raise Http404
         return build_page(schemas.StepPage, request, Page(steps))
 
-
-class StepDetail(ApiView):
-    """``/runs/<run_id>/steps/<index>``"""
-
-    @_read("getStep", "Read a step")
-    def get(self, request: Request, run_id: int, index: int, query: RunParts) -> Step:
+    @_read("GET runs/<int:run_id>/steps/<int:index>", "Read a step")
+    def get_step(self, request: Request, run_id: int, index: int, query: RunParts) -> Step:
         """One step with its attempts. Step 0 is the input."""
         for step in load_steps(run_id, build_links(request), query, index=index):
             return step
         raise Http404
 
-
-class AttemptDetail(ApiView):
-    """``/runs/<run_id>/steps/<index>/attempts/<number>``"""
-
-    @_read("getAttempt", "Read an attempt")
-    def get(self, request: Request, run_id: int, index: int, number: int, query: AttemptParts) -> Attempt:
+    @_read("GET runs/<int:run_id>/steps/<int:index>/attempts/<int:number>", "Read an attempt")
+    def get_attempt(self, request: Request, run_id: int, index: int, number: int, query: AttemptParts) -> Attempt:
         """Its output as it was used and as it came, the request that the model saw, its issues and its usage."""
         attempt = load_attempt(run_id, index, number, build_links(request), query)
         if attempt is None:
             raise Http404
         return attempt
 
-
-class AttemptList(ApiView):
-    """``/runs/<run_id>/attempts``"""
-
-    @_read("listAttempts", "List the attempts of a run")
-    def get(self, request: Request, run_id: int, query: schemas.AttemptFilters) -> schemas.AttemptPage:
+    @_read("GET runs/<int:run_id>/attempts", "List the attempts of a run")
+    def list_attempts(self, request: Request, run_id: int, query: schemas.AttemptFilters) -> schemas.AttemptPage:
         """In the order of steps and numbers, each with its output, issues and usage, without the input (step 0)."""
         _check_run(run_id)
         rows = select_attempts().filter(step__run=run_id)
@@ -87,12 +75,8 @@ class AttemptList(ApiView):
         items = [build_attempt(row, run_id, links, query) for row in page.rows]
         return build_page(schemas.AttemptPage, request, page, items)
 
-
-class IssueList(ApiView):
-    """``/runs/<run_id>/issues``"""
-
-    @_read("listIssues", "List the issues of a run")
-    def get(self, request: Request, run_id: int, query: schemas.IssueFilters) -> schemas.IssuePage:
+    @_read("GET runs/<int:run_id>/issues", "List the issues of a run")
+    def list_issues(self, request: Request, run_id: int, query: schemas.IssueFilters) -> schemas.IssuePage:
         """Those of all attempts in the order of steps, attempts and audits, each with its attempt.
 
         A field of an audit’s own that is called `attempt` stands in the document of the attempt only.
@@ -111,28 +95,8 @@ class IssueList(ApiView):
         items = [_build_issue(row, run_id, links) for row in page.rows]
         return build_page(schemas.IssuePage, request, page, items)
 
-
-def _build_issue(row: dict[str, Any], run_id: int, links: RunLinks) -> dict[str, Any]:
-    attempt = {**row, "url": links.link_attempt(run_id, row["step"], row["number"])}
-    return {**row["added_fields"], **{name: row[name] for name in COLUMNS_OF_ISSUE}, "attempt": attempt}
-
-
-def _check_run(run_id: int) -> None:
-    if not Run.objects.filter(pk=run_id).exists():
-        raise Http404
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Usage
-
-_USAGE_FIELDS = tuple(TokenUsage.model_fields)
-
-
-class RunUsageDetail(ApiView):
-    """``/runs/<run_id>/usage``"""
-
-    @_read("getRunUsage", "Read what a run used")
-    def get(self, request: Request, run_id: int) -> schemas.RunUsage:
+    @_read("GET runs/<int:run_id>/usage", "Read what a run used")
+    def get_run_usage(self, request: Request, run_id: int) -> schemas.RunUsage:
         """Tokens and cost of each attempt, each step and all together.
 
         They are also split into first attempts, retries of steps that passed in the end, and retries of steps that did
@@ -142,6 +106,16 @@ class RunUsageDetail(ApiView):
         columns = ("step__index", "number", "outcome", "model", "usage", *(f"usage__{name}" for name in _USAGE_FIELDS))
         rows = AttemptRow.objects.filter(step__run=run_id).order_by("step__index", "number")
         return _build_usage(list(rows.values_list(*columns, named=True)), run_id, build_links(request))
+
+
+def _build_issue(row: dict[str, Any], run_id: int, links: RunLinks) -> dict[str, Any]:
+    attempt = {**row, "url": links.link_attempt(run_id, row["step"], row["number"])}
+    return {**row["added_fields"], **{name: row[name] for name in COLUMNS_OF_ISSUE}, "attempt": attempt}
+
+
+def _check_run(run_id: int) -> None:
+    if not Run.objects.filter(pk=run_id).exists():
+        raise Http404
 
 
 def _build_usage(rows: Sequence[Any], run_id: int, links: RunLinks) -> schemas.RunUsage:
@@ -174,11 +148,4 @@ def _sum(attempts: Iterable[schemas.AttemptUsage]) -> TokenUsage:
     return sum_usage(TokenUsage(**dict(one.usage)) for one in attempts if one.usage is not None)
 
 
-urls: list[URLPattern] = [
-    path("runs/<int:run_id>/steps", StepList.as_view(), name="step-list"),
-    path("runs/<int:run_id>/steps/<int:index>", StepDetail.as_view(), name="step"),
-    path("runs/<int:run_id>/steps/<int:index>/attempts/<int:number>", AttemptDetail.as_view(), name="attempt"),
-    path("runs/<int:run_id>/attempts", AttemptList.as_view(), name="attempt-list"),
-    path("runs/<int:run_id>/issues", IssueList.as_view(), name="issue-list"),
-    path("runs/<int:run_id>/usage", RunUsageDetail.as_view(), name="run-usage"),
-]
+urls = build_urls(PartsOfRuns)

@@ -11,7 +11,6 @@ from django.db import connection
 from django.db.models import QuerySet
 from django.http import Http404
 from django.http.response import HttpResponseBase
-from django.urls import URLPattern, path
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, OpenApiResponse
 from rest_framework.request import Request
@@ -20,7 +19,7 @@ from rest_framework.response import Response
 from flows.engine.errors import Problem
 from flows.models import Flow, FlowVersion
 from runs.api.access import CHANGE_RUNS, READ_RUNS, RERUN_RUNS, START_RUNS, build_links, find_user
-from runs.api.base import IDEMPOTENCY_KEY, REPLAYED, RETRY_AFTER, ApiView, describe_query, header, operation
+from runs.api.base import IDEMPOTENCY_KEY, REPLAYED, RETRY_AFTER, ApiView, build_urls, describe_query, header, operation
 from runs.api.events import answer_at_end
 from runs.api.idempotency import idempotent
 from runs.api.paging import Page, build_page, fetch_page
@@ -83,11 +82,11 @@ def _show_body(body: dict[str, Any]) -> OpenApiExample:
     return OpenApiExample("Of an example flow", value=body, request_only=True)
 
 
-class RunList(ApiView):
-    """``/runs``"""
+class Runs(ApiView):
+    """``/runs``, and each of them."""
 
-    @_operation("listRuns", "List runs", READ_RUNS, parameters=[*FILTERS, *describe_query(RowPaging)])
-    def get(self, request: Request) -> RunPage:
+    @_operation("GET runs", "List runs", READ_RUNS, parameters=[*FILTERS, *describe_query(RowPaging)])
+    def list_runs(self, request: Request) -> RunPage:
         """The runs that meet all filters, the newest first, without their inputs, steps and attempts.
 
         A search that finds little in very many runs may stop early: then a page has fewer items than `limit`, or none,
@@ -101,7 +100,7 @@ class RunList(ApiView):
         return build_page(RunPage, request, Page(items, page.older, page.newer))
 
     @_operation(
-        "createRun",
+        "POST runs",
         "Start a run",
         START_RUNS,
         parameters=_START_HEADERS,
@@ -109,22 +108,18 @@ class RunList(ApiView):
         answers=_START_ANSWERS,
         problems=[409],
     )
-    def post(self, request: Request, body: NewRun) -> HttpResponseBase:
+    def create_run(self, request: Request, body: NewRun) -> HttpResponseBase:
         """Queues a run and answers at once with 202, unless `Prefer: wait` asks to wait for its end."""
-        return answer_at_end(request, self._start(request, body))
+        return answer_at_end(request, self._start_new(request, body))
 
     @idempotent
-    def _start(self, request: Request, body: NewRun) -> HttpResponseBase:
+    def _start_new(self, request: Request, body: NewRun) -> HttpResponseBase:
         flow, version = _load_flow(body.flow, body.version)
         order = RunOrder(body.input, body.labels or (), body.metadata or {})
         return _start_run(request, flow, version, order, _list_terms(body))
 
-
-class RunBulk(ApiView):
-    """``/runs/bulk``"""
-
-    @_operation("listStartedRuns", "List the runs that one request started", READ_RUNS, problems=[404])
-    def get(self, request: Request, query: StartedFilters) -> RunPage:
+    @_operation("GET runs/bulk", "List the runs that one request started", READ_RUNS, problems=[404])
+    def list_started_runs(self, request: Request, query: StartedFilters) -> RunPage:
         """Exactly those, the newest first, whatever else was started at the same time.
 
         Follow the `Location` of `createRuns`. With `status=queued,running` the list is empty once all have ended.
@@ -136,7 +131,7 @@ class RunBulk(ApiView):
         return build_page(RunPage, request, page, load_summaries([run.pk for run in page.rows], build_links(request)))
 
     @_operation(
-        "createRuns",
+        "POST runs/bulk",
         "Start many runs",
         START_RUNS,
         parameters=[_LOCATION, RETRY_AFTER],
@@ -144,7 +139,7 @@ class RunBulk(ApiView):
         answers={202: OpenApiResponse(StartedRuns, "The runs are queued; `Location` lists them.")},
     )
     @idempotent
-    def post(self, request: Request, body: NewRuns) -> HttpResponseBase:
+    def create_runs(self, request: Request, body: NewRuns) -> HttpResponseBase:
         """Queues up to 1,000 runs of one version, all or none.
 
         If anything is wrong with any of them, `errors` says what is wrong with each, and nothing is started.
@@ -163,17 +158,13 @@ class RunBulk(ApiView):
         headers = {"Location": address, "Retry-After": "1"}
         return Response(StartedRuns.model_validate(answer), 202, headers=headers)
 
-
-class RunDetail(ApiView):
-    """``/runs/<run_id>``"""
-
-    @_operation("getRun", "Read a run", READ_RUNS, has_etag=True)
-    def get(self, request: Request, run_id: int, query: RunParts) -> Run:
+    @_operation("GET runs/<int:run_id>", "Read a run", READ_RUNS, has_etag=True)
+    def get_run(self, request: Request, run_id: int, query: RunParts) -> Run:
         """The run with its steps and their attempts, each with its own issues and token usage. Step 0 is the input."""
         return _load(request, run_id, query)
 
-    @_operation("changeRun", "Change the labels and metadata of a run", CHANGE_RUNS)
-    def patch(self, request: Request, run_id: int, body: RunChange) -> Run:
+    @_operation("PATCH runs/<int:run_id>", "Change the labels and metadata of a run", CHANGE_RUNS)
+    def change_run(self, request: Request, run_id: int, body: RunChange) -> Run:
         """Sets what the body names, at any time; the answer is the run without its attempts."""
         try:
             change_run(run_id=run_id, changes=body.model_dump(exclude_unset=True))
@@ -181,19 +172,15 @@ class RunDetail(ApiView):
             raise Http404 from None
         return _load(request, run_id, _HEAD)
 
-
-class RunCancel(ApiView):
-    """``/runs/<run_id>/cancel``"""
-
     @_operation(
-        "cancelRun",
+        "POST runs/<int:run_id>/cancel",
         "Cancel a run",
         CHANGE_RUNS,
         parameters=[RETRY_AFTER],
         answers={202: OpenApiResponse(Run, "The run is cancelled, or is about to be.")},
     )
     @idempotent
-    def post(self, request: Request, run_id: int, body: Nothing) -> HttpResponseBase:
+    def cancel_run(self, request: Request, run_id: int, body: Nothing) -> HttpResponseBase:
         """A queued run is cancelled at once, a running one as soon as its worker sees it.
 
         `cancel_requested` is true until then. A run that was cancelled already is answered as it is; one that ended
@@ -207,30 +194,31 @@ class RunCancel(ApiView):
         headers = {} if run.has_ended else {"Retry-After": "1"}
         return Response(_load(request, run_id, _HEAD), 202, headers=headers)
 
-
-_ENDINGS = {"succeeded": "succeeded", "failed": "failed", "errored": "ended with an error"}
-
-
-class RunAgain(ApiView):
-    """``/runs/<run_id>/run-again``"""
-
     @_operation(
-        "runAgain", "Re-run a run", RERUN_RUNS, parameters=_START_HEADERS, answers=_START_ANSWERS, problems=[409]
+        "POST runs/<int:run_id>/run-again",
+        "Re-run a run",
+        RERUN_RUNS,
+        parameters=_START_HEADERS,
+        answers=_START_ANSWERS,
+        problems=[409],
     )
-    def post(self, request: Request, run_id: int, body: Rerun) -> HttpResponseBase:
+    def run_again(self, request: Request, run_id: int, body: Rerun) -> HttpResponseBase:
         """Starts a run with the input of this one and everything else that it was given, but for what the body says.
 
         The label of a bulk action that started this one, such as `bulk-7`, is not taken over. Answers as the start of
         a run does.
         """
-        return answer_at_end(request, self._start(request, run_id, body))
+        return answer_at_end(request, self._start_again(request, run_id, body))
 
     @idempotent
-    def _start(self, request: Request, run_id: int, body: Rerun) -> HttpResponseBase:
+    def _start_again(self, request: Request, run_id: int, body: Rerun) -> HttpResponseBase:
         source = RunRow.objects.select_related("flow__live_version", "version").filter(pk=run_id).first()
         if source is None:
             raise Http404
         return _rerun(request, source, body)
+
+
+_ENDINGS = {"succeeded": "succeeded", "failed": "failed", "errored": "ended with an error"}
 
 
 def _load(request: Request, run_id: int, parts: RunParts) -> Run:
@@ -371,10 +359,4 @@ def _prepare(
         raise Conflict("not-runnable", str(error)) from error
 
 
-urls: list[URLPattern] = [
-    path("runs", RunList.as_view(), name="run-list"),
-    path("runs/bulk", RunBulk.as_view(), name="run-bulk"),
-    path("runs/<int:run_id>", RunDetail.as_view(), name="run"),
-    path("runs/<int:run_id>/cancel", RunCancel.as_view(), name="run-cancel"),
-    path("runs/<int:run_id>/run-again", RunAgain.as_view(), name="run-again"),
-]
+urls = build_urls(Runs)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from django.db.models import QuerySet
 from django.http import Http404
 from django.http.response import HttpResponseBase
-from django.urls import URLPattern, path, reverse
+from django.urls import reverse
 from drf_spectacular.utils import OpenApiExample, OpenApiResponse
 from pydantic import AfterValidator, Field, WithJsonSchema
 from rest_framework.request import Request
@@ -19,7 +19,7 @@ from rest_framework.response import Response
 from flows.engine.errors import Problem
 from runs import models
 from runs.api.access import CHANGE_RUNS, KEEP_VIEWS, READ_RUNS, find_user, require_permission
-from runs.api.base import LOCATION, ApiView, operation
+from runs.api.base import LOCATION, ApiView, build_urls, operation
 from runs.api.idempotency import idempotent
 from runs.api.paging import build_page, fetch_page
 from runs.api.problems import Conflict, InvalidBody
@@ -69,17 +69,17 @@ class SavedViewPage(Page):
     items: list[SavedView] = Field(description="The newest first.")
 
 
-class SavedViewList(ApiView):
-    """``/saved-views``"""
+class SavedViews(ApiView):
+    """Views of the list of runs."""
 
-    @_operation("listSavedViews", "List saved views", READ_RUNS)
-    def get(self, request: Request, query: RowPaging) -> SavedViewPage:
+    @_operation("GET saved-views", "List saved views", READ_RUNS)
+    def list_saved_views(self, request: Request, query: RowPaging) -> SavedViewPage:
         """Your own, and those that others share."""
         page = fetch_page(_select_seen(request), query, is_descending=True)
         return build_page(SavedViewPage, request, page, [_describe(view, request) for view in page.rows])
 
     @_operation(
-        "createSavedView",
+        "POST saved-views",
         "Save a view",
         KEEP_VIEWS,
         parameters=[LOCATION],
@@ -87,7 +87,7 @@ class SavedViewList(ApiView):
         answers={201: SavedView},
     )
     @idempotent
-    def post(self, request: Request, body: NewView) -> HttpResponseBase:
+    def create_saved_view(self, request: Request, body: NewView) -> HttpResponseBase:
         """Keeps filters under a name, beside the list of runs. Each user may keep 50."""
         filters = parse_filter_fields(body.filters)
         if filters.is_empty:
@@ -105,12 +105,8 @@ class SavedViewList(ApiView):
         document = SavedView.model_validate(_describe(view, request))
         return Response(document, HTTPStatus.CREATED, headers={"Location": document.url})
 
-
-class SavedViewDetail(ApiView):
-    """``/saved-views/<view_id>``"""
-
-    @_operation("getSavedView", "Read a saved view", READ_RUNS)
-    def get(self, request: Request, view_id: int) -> SavedView:
+    @_operation("GET saved-views/<int:view_id>", "Read a saved view", READ_RUNS)
+    def get_saved_view(self, request: Request, view_id: int) -> SavedView:
         """One of your own, or one that is shared."""
         view = _select_seen(request).filter(pk=view_id).first()
         if view is None:
@@ -118,9 +114,12 @@ class SavedViewDetail(ApiView):
         return SavedView.model_validate(_describe(view, request))
 
     @_operation(
-        "deleteSavedView", "Delete a saved view", KEEP_VIEWS, answers={204: OpenApiResponse(None, "It is gone.")}
+        "DELETE saved-views/<int:view_id>",
+        "Delete a saved view",
+        KEEP_VIEWS,
+        answers={204: OpenApiResponse(None, "It is gone.")},
     )
-    def delete(self, request: Request, view_id: int) -> Response:
+    def delete_saved_view(self, request: Request, view_id: int) -> Response:
         """One of your own; those of others can't be deleted."""
         deleted, _ = models.SavedView.objects.filter(owner=find_user(request), pk=view_id).delete()
         if not deleted:
@@ -137,13 +136,10 @@ def _describe(view: models.SavedView, request: Request) -> dict[str, Any]:
         **vars(view),
         "created_by": view.owner.get_username(),
         "filters": show_filters(view.query),
-        "url": request.build_absolute_uri(reverse("api:saved-view", args=[view.pk])),
+        "url": request.build_absolute_uri(reverse("api:get_saved_view", args=[view.pk])),
         "page_url": f"{request.build_absolute_uri(reverse('runs:list'))}?{view.query}",
-        "runs_url": f"{request.build_absolute_uri(reverse('api:run-list'))}?{view.query}",
+        "runs_url": f"{request.build_absolute_uri(reverse('api:list_runs'))}?{view.query}",
     }
 
 
-urls: list[URLPattern] = [
-    path("saved-views", SavedViewList.as_view(), name="saved-view-list"),
-    path("saved-views/<int:view_id>", SavedViewDetail.as_view(), name="saved-view"),
-]
+urls = build_urls(SavedViews)

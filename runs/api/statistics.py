@@ -8,14 +8,13 @@ from functools import partial
 from typing import Any
 
 from django.http import Http404
-from django.urls import URLPattern, path
 from django.utils import timezone
 from rest_framework.request import Request
 
 from flows.engine.errors import Problem
 from flows.models import Flow, FlowVersion
 from runs.api.access import READ_RUNS
-from runs.api.base import ApiView, operation
+from runs.api.base import ApiView, build_urls, operation
 from runs.api.problems import InvalidQuery
 from runs.api.schemas.statistics import (
     DEFAULT_DAYS,
@@ -64,11 +63,11 @@ MAX_COUNTED = 1_000
 """Running runs that are listed, and that are counted."""
 
 
-class FlowStatisticsView(ApiView):
-    """``/flows/<name>/statistics``"""
+class Statistics(ApiView):
+    """Sums of flows and of everything."""
 
-    @_operation("getFlowStatistics", "Read the statistics of a flow", READ_RUNS)
-    def get(self, request: Request, name: str, query: FlowStatisticsQuery) -> FlowStatistics:
+    @_operation("GET flows/<slug:name>/statistics", "Read the statistics of a flow", READ_RUNS)
+    def get_flow_statistics(self, request: Request, name: str, query: FlowStatisticsQuery) -> FlowStatistics:
         """Runs that ended in a span of days: rates, durations, tokens and cost; by version, model, step and day. The
         same figures as on the page of the flow.
         """
@@ -110,16 +109,12 @@ class FlowStatisticsView(ApiView):
         }
         return FlowStatistics.model_validate(figures, context={"is_simulated": query.is_simulated})
 
-
-class AuditStatisticsView(ApiView):
-    """``/flows/<name>/statistics/audits``"""
-
     @_operation(
-        "getFlowAuditStatistics",
+        "GET flows/<slug:name>/statistics/audits",
         "Read how often the audits of a flow fired, and what their retries cost",
         READ_RUNS,
     )
-    def get(self, request: Request, name: str, query: AuditQuery) -> AuditStatistics:
+    def get_flow_audit_statistics(self, request: Request, name: str, query: AuditQuery) -> AuditStatistics:
         """Each audit by step, the 100 that come first; what ToolFlow itself raised by code. If several fired in one
         attempt, the next attempt counts as the retry of each: their costs may add up to more than all retries cost.
         """
@@ -133,12 +128,8 @@ class AuditStatisticsView(ApiView):
         }
         return AuditStatistics.model_validate(figures, context={"is_simulated": query.is_simulated})
 
-
-class UsageStatisticsView(ApiView):
-    """``/statistics/usage``"""
-
-    @_operation("getUsage", "Read the tokens and cost of flows by flow, version, model and day", READ_RUNS)
-    def get(self, request: Request, query: UsageQuery) -> UsageStatistics:
+    @_operation("GET statistics/usage", "Read the tokens and cost of flows by flow, version, model and day", READ_RUNS)
+    def get_usage(self, request: Request, query: UsageQuery) -> UsageStatistics:
         """Usage of the runs that ended in a span of days. An answer has at most 1,000 items; what makes more is refused
         with 400: ask for fewer days, filter, or group by less.
         """
@@ -163,12 +154,8 @@ class UsageStatisticsView(ApiView):
         }
         return UsageStatistics.model_validate(figures, context={"is_simulated": query.is_simulated})
 
-
-class OverviewView(ApiView):
-    """``/statistics/overview``"""
-
-    @_operation("getOverview", "Read current activity, and today against the 7-day median", READ_RUNS)
-    def get(self, request: Request, query: OverviewQuery) -> Overview:
+    @_operation("GET statistics/overview", "Read current activity, and today against the 7-day median", READ_RUNS)
+    def get_overview(self, request: Request, query: OverviewQuery) -> Overview:
         """Runs under way, the queue and its workers; and the runs that ended today so far beside the median of the 7
         days before. Days are those of UTC.
         """
@@ -317,9 +304,4 @@ def _build_versions(
     ]
 
 
-urls: list[URLPattern] = [
-    path("flows/<slug:name>/statistics", FlowStatisticsView.as_view(), name="flow-statistics"),
-    path("flows/<slug:name>/statistics/audits", AuditStatisticsView.as_view(), name="flow-statistics-audits"),
-    path("statistics/usage", UsageStatisticsView.as_view(), name="statistics-usage"),
-    path("statistics/overview", OverviewView.as_view(), name="statistics-overview"),
-]
+urls = build_urls(Statistics)

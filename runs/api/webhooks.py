@@ -12,7 +12,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import F, QuerySet
 from django.http import Http404
 from django.http.response import HttpResponseBase
-from django.urls import URLPattern, path, reverse
+from django.urls import reverse
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiResponse
 from rest_framework.request import Request
@@ -29,7 +29,7 @@ from runs.api.access import (
     READ_RUNS,
     build_links,
 )
-from runs.api.base import LOCATION, RETRY_AFTER, ApiView, operation
+from runs.api.base import LOCATION, RETRY_AFTER, ApiView, build_urls, operation
 from runs.api.idempotency import idempotent
 from runs.api.paging import build_page, fetch_page
 from runs.api.problems import Conflict, InvalidBody, InvalidQuery
@@ -66,25 +66,25 @@ _SENT = {202: OpenApiResponse(WholeDelivery, "It will be sent shortly.")}
 # Endpoints
 
 
-class EndpointList(ApiView):
-    """``/webhook-endpoints``"""
+class WebhookEndpoints(ApiView):
+    """Addresses that are notified when runs end."""
 
-    @_operation("listWebhookEndpoints", "List webhook endpoints", READ_ENDPOINTS)
-    def get(self, request: Request, query: RowPaging) -> WebhookEndpointPage:
+    @_operation("GET webhook-endpoints", "List webhook endpoints", READ_ENDPOINTS)
+    def list_webhook_endpoints(self, request: Request, query: RowPaging) -> WebhookEndpointPage:
         """The endpoints of all flows and of single ones, each with its last delivery."""
         rows = EndpointRow.objects.with_last_delivery().select_related("flow")
         page = fetch_page(rows, query)
         return build_page(WebhookEndpointPage, request, page, list(_describe_endpoints(request, page.rows)))
 
     @_operation(
-        "createWebhookEndpoint",
+        "POST webhook-endpoints",
         "Create a webhook endpoint",
         ADD_ENDPOINTS,
         parameters=[LOCATION],
         answers={201: OpenApiResponse(NewWebhookEndpoint, "The endpoint, with its secret.")},
         problems=[409],
     )
-    def post(self, request: Request, body: NewEndpoint) -> Response:
+    def create_webhook_endpoint(self, request: Request, body: NewEndpoint) -> Response:
         """Sends the ends of the runs of a flow, or of all flows, to an address from now on.
 
         The answer has the secret that receivers verify messages with; it is not shown again. An address that the flow
@@ -104,17 +104,15 @@ class EndpointList(ApiView):
         answer = NewWebhookEndpoint.model_validate({**values, "secret": derive_secret(row)})
         return Response(answer, HTTPStatus.CREATED, headers={"Location": answer.url})
 
-
-class EndpointDetail(ApiView):
-    """``/webhook-endpoints/<endpoint_id>``"""
-
-    @_operation("getWebhookEndpoint", "Read a webhook endpoint", READ_ENDPOINTS)
-    def get(self, request: Request, endpoint_id: int) -> WebhookEndpoint:
+    @_operation("GET webhook-endpoints/<int:endpoint_id>", "Read a webhook endpoint", READ_ENDPOINTS)
+    def get_webhook_endpoint(self, request: Request, endpoint_id: int) -> WebhookEndpoint:
         """With its last delivery, without its secret."""
         return _read_endpoint(request, endpoint_id)
 
-    @_operation("changeWebhookEndpoint", "Change a webhook endpoint", CHANGE_ENDPOINTS, problems=[409])
-    def patch(self, request: Request, endpoint_id: int, body: ChangedEndpoint) -> WebhookEndpoint:
+    @_operation(
+        "PATCH webhook-endpoints/<int:endpoint_id>", "Change a webhook endpoint", CHANGE_ENDPOINTS, problems=[409]
+    )
+    def change_webhook_endpoint(self, request: Request, endpoint_id: int, body: ChangedEndpoint) -> WebhookEndpoint:
         """What is waiting for a retry still goes to the address that it was made for; none if it is disabled."""
         row = _fetch_endpoint(endpoint_id)
         if body.webhook_url is not None:
@@ -127,38 +125,35 @@ class EndpointDetail(ApiView):
         return _read_endpoint(request, endpoint_id)
 
     @_operation(
-        "deleteWebhookEndpoint",
+        "DELETE webhook-endpoints/<int:endpoint_id>",
         "Delete a webhook endpoint",
         DELETE_ENDPOINTS,
         answers={204: OpenApiResponse(None, "It is deleted.")},
     )
-    def delete(self, request: Request, endpoint_id: int) -> Response:
+    def delete_webhook_endpoint(self, request: Request, endpoint_id: int) -> Response:
         """Its deliveries stay listed; those that wait are not sent any more."""
         _fetch_endpoint(endpoint_id).delete()
         return Response(status=HTTPStatus.NO_CONTENT)
 
-
-class EndpointTest(ApiView):
-    """``/webhook-endpoints/<endpoint_id>/test``"""
-
     @_operation(
-        "testWebhookEndpoint",
+        "POST webhook-endpoints/<int:endpoint_id>/test",
         "Send a test to a webhook endpoint",
         CHANGE_ENDPOINTS,
         parameters=[RETRY_AFTER],
         answers=_SENT,
     )
     @idempotent
-    def post(self, request: Request, endpoint_id: int, body: Nothing) -> HttpResponseBase:
+    def test_webhook_endpoint(self, request: Request, endpoint_id: int, body: Nothing) -> HttpResponseBase:
         """Sends a signed message of the type `webhook.test`, also to an endpoint that is disabled."""
         return _answer_sent(request, create_test(_fetch_endpoint(endpoint_id)).pk)
 
-
-class EndpointRotation(ApiView):
-    """``/webhook-endpoints/<endpoint_id>/rotate-secret``"""
-
-    @_operation("rotateWebhookSecret", "Rotate the secret of a webhook endpoint", CHANGE_ENDPOINTS, problems=[409])
-    def post(self, request: Request, endpoint_id: int, body: Rotation) -> RotatedSecret:
+    @_operation(
+        "POST webhook-endpoints/<int:endpoint_id>/rotate-secret",
+        "Rotate the secret of a webhook endpoint",
+        CHANGE_ENDPOINTS,
+        problems=[409],
+    )
+    def rotate_webhook_secret(self, request: Request, endpoint_id: int, body: Rotation) -> RotatedSecret:
         """Messages are signed with the new secret at once, and for seven days with the previous one, too.
 
         While a previous one counts, another rotation would end it at once: that is refused with 409 unless `again` is
@@ -194,7 +189,7 @@ def _read_endpoint(request: Request, endpoint_id: int) -> WebhookEndpoint:
 
 
 def _describe_endpoints(request: Request, rows: Iterable[Any]) -> Iterator[dict[str, Any]]:
-    links, url = build_links(request), request.build_absolute_uri(reverse("api:webhook-endpoint-list"))
+    links, url = build_links(request), request.build_absolute_uri(reverse("api:list_webhook_endpoints"))
     for row in rows:
         yield {
             **vars(row),
@@ -209,11 +204,11 @@ def _describe_endpoints(request: Request, rows: Iterable[Any]) -> Iterator[dict[
 # Deliveries
 
 
-class DeliveryList(ApiView):
-    """``/webhook-deliveries``"""
+class WebhookDeliveries(ApiView):
+    """What was sent, or is to be."""
 
-    @_operation("listWebhookDeliveries", "List webhook deliveries", READ_RUNS)
-    def get(self, request: Request, query: DeliveryQuery) -> DeliveryPage:
+    @_operation("GET webhook-deliveries", "List webhook deliveries", READ_RUNS)
+    def list_webhook_deliveries(self, request: Request, query: DeliveryQuery) -> DeliveryPage:
         """One delivery for each run that has ended and each address that it is sent to, and for each test."""
         rows = _select_deliveries().defer("body")
         if query.run is not None:
@@ -230,22 +225,20 @@ class DeliveryList(ApiView):
         page = fetch_page(rows, query, is_descending=True)
         return build_page(DeliveryPage, request, page, list(_describe_deliveries(request, page.rows)))
 
-
-class DeliveryDetail(ApiView):
-    """``/webhook-deliveries/<delivery_id>``"""
-
-    @_operation("getWebhookDelivery", "Read a delivery with its tries", READ_RUNS)
-    def get(self, request: Request, delivery_id: int) -> WholeDelivery:
+    @_operation("GET webhook-deliveries/<int:delivery_id>", "Read a delivery with its tries", READ_RUNS)
+    def get_webhook_delivery(self, request: Request, delivery_id: int) -> WholeDelivery:
         """What was sent, and of each try the status and the beginning of the answer, or why there is none."""
         return _read_delivery(request, delivery_id)
 
-
-class DeliveryAgain(ApiView):
-    """``/webhook-deliveries/<delivery_id>/send-again``"""
-
-    @_operation("sendWebhookAgain", "Send a webhook again", CHANGE_RUNS, parameters=[RETRY_AFTER], answers=_SENT)
+    @_operation(
+        "POST webhook-deliveries/<int:delivery_id>/send-again",
+        "Send a webhook again",
+        CHANGE_RUNS,
+        parameters=[RETRY_AFTER],
+        answers=_SENT,
+    )
     @idempotent
-    def post(self, request: Request, delivery_id: int, body: Nothing) -> HttpResponseBase:
+    def send_webhook_again(self, request: Request, delivery_id: int, body: Nothing) -> HttpResponseBase:
         """Makes a new try at once, under the same `message_id` and with all retries before it.
 
         Refused with 409 while a try is under way.
@@ -283,7 +276,7 @@ def _answer_sent(request: Request, delivery_id: int) -> Response:
 def _describe_deliveries(request: Request, rows: Iterable[Any]) -> Iterator[dict[str, Any]]:
     """The values of rows, with addresses as the caller may see them."""
     links, now = build_links(request), timezone.now()
-    url = request.build_absolute_uri(reverse("api:webhook-delivery-list"))
+    url = request.build_absolute_uri(reverse("api:list_webhook_deliveries"))
     pages = request.build_absolute_uri(reverse("runs:webhooks"))
     for row in rows:
         yield {
@@ -296,16 +289,4 @@ def _describe_deliveries(request: Request, rows: Iterable[Any]) -> Iterator[dict
         }
 
 
-urls: list[URLPattern] = [
-    path("webhook-endpoints", EndpointList.as_view(), name="webhook-endpoint-list"),
-    path("webhook-endpoints/<int:endpoint_id>", EndpointDetail.as_view(), name="webhook-endpoint"),
-    path("webhook-endpoints/<int:endpoint_id>/test", EndpointTest.as_view(), name="webhook-endpoint-test"),
-    path(
-        "webhook-endpoints/<int:endpoint_id>/rotate-secret",
-        EndpointRotation.as_view(),
-        name="webhook-endpoint-rotate-secret",
-    ),
-    path("webhook-deliveries", DeliveryList.as_view(), name="webhook-delivery-list"),
-    path("webhook-deliveries/<int:delivery_id>", DeliveryDetail.as_view(), name="webhook-delivery"),
-    path("webhook-deliveries/<int:delivery_id>/send-again", DeliveryAgain.as_view(), name="webhook-delivery-again"),
-]
+urls = build_urls(WebhookEndpoints, WebhookDeliveries)

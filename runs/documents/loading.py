@@ -39,7 +39,7 @@ class RunLinks:
         self._runs = self._pages = ""
         if request is not None:
             # Resolved once: to reverse the address of each attempt takes longer than to read it.
-            self._runs = request.build_absolute_uri(reverse("api:run-list"))
+            self._runs = request.build_absolute_uri(reverse("api:list_runs"))
             self._pages = request.build_absolute_uri(reverse("runs:list"))
         self._shows_webhooks = shows_webhooks
 

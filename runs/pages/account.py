@@ -236,7 +236,7 @@ def _describe_token(token: ApiToken, now: datetime) -> dict[str, Any]:
 
 def _build_command(request: HttpRequest, token: str) -> str:
     """Shell commands that set what all blocks of the guide use, and ask for the newest run."""
-    path = reverse("api:run-list")
+    path = reverse("api:list_runs")
     start = path.index("/api/")
     site = request.build_absolute_uri(path[:start] or "/").rstrip("/")
     return (

@@ -53,7 +53,7 @@ def build_head(run: Run, outline: Outline, request: HttpRequest, now: datetime) 
     """
     is_removed = run.outputs_removed_at is not None
     days = effective_policy(run.flow).keep_outputs_days if is_removed else None
-    address = request.build_absolute_uri(reverse("api:run-list"))
+    address = request.build_absolute_uri(reverse("api:list_runs"))
     can_rerun = run.has_ended and not is_removed and not run.flow.is_archived
     state = find_run_state(run)
     success = _describe_success(run, outline)

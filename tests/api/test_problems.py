@@ -35,7 +35,7 @@ def break_reading(error: Exception) -> Provoke:
         def fail(*args: Any, **kwargs: Any) -> None:
             raise error
 
-        monkeypatch.setattr("runs.api.flows.FlowList.get", fail)
+        monkeypatch.setattr("runs.api.flows.Flows.list_flows", fail)
         return script.get("flows")
 
     return provoke

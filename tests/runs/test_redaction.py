@@ -166,7 +166,7 @@ def test_pages_show_what_is_redacted_as_redacted(admin_client: Client) -> None:
         reverse("runs:document", args=[run.pk]): True,
         reverse("runs:list"): False,
         f"{reverse('runs:start', args=[run.flow.name])}?from={run.pk}": True,
-        reverse("api:run", args=[run.pk]): True,
+        reverse("api:get_run", args=[run.pk]): True,
         reverse("admin:runs_run_change", args=[run.pk]): True,
     }
     texts = {address: admin_client.get(address).content.decode() for address in addresses}

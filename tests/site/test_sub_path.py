@@ -64,7 +64,7 @@ def ask(client: Client, path: str) -> Any:
 def test_no_page_leads_out_of_the_path(ada: Client) -> None:
     load_examples()
     run = make_retried_run()
-    wanted = [f"{PREFIX}/", reverse("runs:page", args=[run.pk]), reverse("api:run-list"), reverse("admin:index")]
+    wanted = [f"{PREFIX}/", reverse("runs:page", args=[run.pk]), reverse("api:list_runs"), reverse("admin:index")]
     seen: set[str] = set()
     strays: set[tuple[str, str, str]] = set()
     while wanted:

@@ -252,10 +252,10 @@ class TestCommand:
         run = make_run(make_version(make_page_flow()), input={"text": "<b>it's</b>"})
         make_version(make_page_flow(title="Second"))
         page = get_page(operator, run_address(run))
-        assert f"curl -X POST http://testserver{reverse('api:run-list')} " in page
+        assert f"curl -X POST http://testserver{reverse('api:list_runs')} " in page
         assert "&lt;b&gt;it\\u0027s&lt;/b&gt;" in page
         body = page.partition("--data &#x27;")[2].partition("&#x27;</pre>")[0]
         for code, sign in (("&quot;", '"'), ("&lt;", "<"), ("&gt;", ">")):
             body = body.replace(code, sign)
-        answer = operator.post(reverse("api:run-list"), body, content_type="application/json")
+        answer = operator.post(reverse("api:list_runs"), body, content_type="application/json")
         assert (answer.status_code, answer.json()["version"]) == (202, 1)
