@@ -8,6 +8,7 @@ each run against the others.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
@@ -65,6 +66,10 @@ class RunFilter(django_filters.Filter):  # type: ignore[misc]  # the package has
     def __init__(self, field: type[forms.Field], column: str, lookup: str = "exact", **options: Any) -> None:
         super().__init__(column, lookup, **options)
         self.field_class = field
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> RunFilter:
+        """A plain copy: a set of filters copies them with all fields and choices, a tenth of the time of a list."""
+        return copy(self)
 
     def build_condition(self, value: Any) -> Q:
         """What is true of a run that matches."""
