@@ -355,9 +355,9 @@ def trace_issues(issues: Collection[FoundIssue]) -> dict[int, tuple[str, str]]:
 
 
 def _find_fate(issue: FoundIssue, traced: StepIssues) -> tuple[str, str]:
-    lifecycle = traced.find_lifecycle(issue.pk)
-    if lifecycle and len(lifecycle.marks) > 1:
-        last = lifecycle.marks[-1]
+    marks = traced.list_marks(issue.pk)
+    if len(marks) > 1:
+        last = marks[-1]
         return last.kind, str(last)
     if issue.outcome == "passed":
         return "remains", "Kept in the output"

@@ -64,11 +64,6 @@ def anchor_attempt(step: int, number: int) -> str:
     return f"s{step}a{number}"
 
 
-def anchor_issue(step: int, number: int, position: int) -> str:
-    """The id of an issue among those of all attempts of a run."""
-    return f"{anchor_attempt(step, number)}-i{position}"
-
-
 def address_attempt(step: int, number: int) -> str:
     """Where an attempt is selected, relative to the page of its run."""
     return f"steps/{step}/attempts/{number}/"

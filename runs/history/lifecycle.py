@@ -15,7 +15,6 @@ from runs.history.issue_links import (
     SEVERITY_NAMES,
     address_attempt,
     address_issue,
-    anchor_issue,
     find_pages,
     link_issue,
     show_place,
@@ -41,16 +40,6 @@ class Mark:
 
     def __str__(self) -> str:
         return f"{self.words}{self.linked}{self.rest}"
-
-
-@dataclass(frozen=True, slots=True)
-class Lifecycle:
-    """How an issue came to be in its attempt, and what became of it afterwards."""
-
-    anchor: str
-    """Of the issue."""
-    marks: tuple[Mark, ...]
-    """At most one for how it came, and one for what became of it."""
 
 
 class StepIssues:
@@ -104,19 +93,19 @@ class StepIssues:
         """The first attempt that there is one to compare with: before it ended, the page said nothing of them."""
         self._pages = {one.number: find_pages([finding.issue for finding in one.findings]) for one in judged}
 
-    def find_lifecycle(self, key: int) -> Lifecycle | None:
-        """What became of the issue whose row has this key; None while that is not known."""
-        sighting = self._sightings.get(key)
-        return None if sighting is None else self._describe(sighting)
+    def list_marks(self, key: int) -> list[Mark]:
+        """How the issue whose row has this key came, and what became of it; nothing while that is not known."""
+        return self._describe(self._sightings[key]) if key in self._sightings else []
 
-    def list_news(self, number: int) -> Iterator[Lifecycle]:
-        """Issues on the page of the run of which attempts from ``number`` on show something that was not known."""
+    def list_news(self, number: int, since: int) -> Iterator[tuple[int, list[Mark]]]:
+        """Issues of attempt ``number`` of which attempts from ``since`` on show something new, by their positions.
+
+        Only those on the first page.
+        """
         for sighting in self._sightings.values():
-            if (
-                sighting.number < number <= max(sighting.known_from, self._compared_in)
-                and self._find_page(sighting) == 1
-            ):
-                yield self._describe(sighting)
+            is_news = sighting.number < since <= max(sighting.known_from, self._compared_in)
+            if sighting.number == number and is_news and self._find_page(sighting) == 1:
+                yield sighting.finding.issue.position, self._describe(sighting)
 
     def list_fixed(self, number: int) -> dict[str, Any] | None:
         """What attempt ``number`` fixed, each where it was found last: the gravest ``MAX_LINKS``; None if nothing."""
@@ -127,13 +116,13 @@ class StepIssues:
         links = [link_issue(self.step, one.number, one.finding.issue, self._find_page(one)) for one in gravest]
         return {"links": links, "more": len(fixed) - len(links)}
 
-    def _describe(self, sighting: Sighting) -> Lifecycle:
+    def _describe(self, sighting: Sighting) -> list[Mark]:
         marks = [self._describe_arrival(sighting)]
         if sighting.fixed_by is not None:
             marks.append(self._mark("fixed", "Fixed by ", sighting.fixed_by))
         elif sighting.found_again is not None:
             marks.append(self._mark("remains", "Still there in ", sighting.found_again))
-        return Lifecycle(anchor_issue(self.step, sighting.number, sighting.finding.issue.position), tuple(marks))
+        return marks
 
     def _describe_arrival(self, sighting: Sighting) -> Mark:
         if sighting.origin is not None:

@@ -81,7 +81,6 @@ def view_attempt(
     is_compared = is_compared and base is not None and is_usable
     queries = [*([] if is_compared else ["diff=1"]), *([f"issues={issue_page}"] if issue_page > 1 else [])]
     title = "Output (invalid, not audited)" if state == "invalid" else "Output"
-    lifecycles = traced or StepIssues()
     return {
         "row": row,
         "step": index,
@@ -102,7 +101,7 @@ def view_attempt(
             {
                 **view_issue(issue, mark.issue_id, mark.number, anchors),
                 **_list_details(issue, row.output),
-                "lifecycle": lifecycles.find_lifecycle(issue.pk),
+                "marks": traced.list_marks(issue.pk) if traced else [],
             }
             for issue, mark in zip(page, marks, strict=True)
         ],

@@ -353,9 +353,8 @@ def _list_news(line: AttemptLine | None, traced: Traced, seen: tuple[int, int]) 
     if line is None or line.step < seen[0] or (line.step, line.number) > seen:
         return []
     newest = min(seen[1], line.number + 1) if line.step == seen[0] else 1
-    prefix = f"{line.id}-"
-    lifecycles = traced.issues[line.step].list_news(newest)
-    return [(f"{one.anchor[len(prefix) :]}-marks", one.marks) for one in lifecycles if one.anchor.startswith(prefix)]
+    news = traced.issues[line.step].list_news(line.number, newest)
+    return [(f"i{position}-marks", marks) for position, marks in news]
 
 
 def _fetch_current(run_id: int) -> tuple[int, bool] | None:

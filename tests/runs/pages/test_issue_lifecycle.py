@@ -11,7 +11,7 @@ from django.test import Client
 from flows.engine.history import Attempt
 from flows.engine.judging import MORE_ISSUES
 from runs import models
-from runs.history.lifecycle import Lifecycle, StepIssues
+from runs.history.lifecycle import StepIssues
 from tests.engine.builders import make_attempt, make_issue
 from tests.runs.pages.history_builders import make_stored_run
 from tests.runs.pages.reading import attempt_address, get_page, read_words
@@ -37,14 +37,8 @@ def trace(
     return StepIssues(step, rows, outputs)
 
 
-def lifecycle(found: StepIssues, issue: models.Issue) -> Lifecycle:
-    known = found.find_lifecycle(issue.pk)
-    assert known is not None
-    return known
-
-
 def words(found: StepIssues, *issues: models.Issue) -> list[str]:
-    return ["; ".join(map(str, lifecycle(found, one).marks)) for one in issues]
+    return ["; ".join(map(str, found.list_marks(one.pk))) for one in issues]
 
 
 def summarise(found: StepIssues) -> str:
@@ -60,23 +54,22 @@ class TestMarks:
             "Returned, was fixed in attempt 2; Still there in attempt 4",
             "Persisted since attempt 3; Fixed by attempt 5",
         ]
-        kinds = [lifecycle(found, one).marks[0].kind for one in (first, third, fourth)]
+        kinds = [found.list_marks(one.pk)[0].kind for one in (first, third, fourth)]
         assert kinds == ["introduced", "returned", "persisted"]
 
     def test_with_nothing_to_compare_nothing_is_said(self) -> None:
         one = issue()
         for others in ([], [("errored", [])], [("", [])]):
-            assert trace(("failed", [one]), *others).find_lifecycle(one.pk) is None
+            assert trace(("failed", [one]), *others).list_marks(one.pk) == []
 
     def test_an_issue_is_told_anew_when_the_attempt_ends_that_says_something_about_it(self) -> None:
         gone, stays, later = issue("/a"), issue("/b"), issue("/b")
         found = trace(("failed", [gone, stays]), ("failed", [later]), ("failed", [issue("/b")]))
-        news = {number: [told.anchor for told in found.list_news(number)] for number in (2, 3, 4)}
-        assert news == {
-            2: [f"s2a1-i{gone.position}", f"s2a1-i{stays.position}"],
-            3: [f"s2a2-i{later.position}"],
-            4: [],
+        news = {
+            since: [(number, place) for number in (1, 2, 3) for place, _ in found.list_news(number, since)]
+            for since in (2, 3, 4)
         }
+        assert news == {2: [(1, gone.position), (1, stays.position)], 3: [(2, later.position)], 4: []}
 
     def test_what_an_attempt_fixed_is_listed_the_gravest_first(self) -> None:
         low, critical = issue("/a", severity="low"), issue("/b", severity="critical")
