@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -11,27 +10,23 @@ import pytest
 from pydantic import BaseModel
 
 from flows.engine import (
-    Attempt,
     AuditSpec,
     BacktestKind,
     BacktestReason,
     EndStatus,
     FlowSpec,
     History,
-    Outcome,
     RunBacktest,
     Severity,
     TokenUsage,
     backtest_run,
     backtest_runs_sync,
     find_untestable,
-    leave_one_out,
 )
-from flows.engine.candidate_walk import Walk
 from flows.engine.plugins import Registry
 from flows.engine.redaction import Redactor
-from flows.engine.spec import FailAt, OnExhausted, StepSpec
-from tests.engine.builders import TEXT_SCHEMA, closed, make_error, make_flow, make_history, make_step
+from flows.engine.spec import FailAt, StepSpec
+from tests.engine.builders import make_flow, make_history, make_step
 from tests.engine.executions import LENGTH, LONG, SHORT, execute, simulate
 
 TEA = AuditSpec(name="Tea", rule="output.text.contains('Tea')", severity=Severity.HIGH)
@@ -70,32 +65,6 @@ ONE = make_flow(make_audited(LENGTH, COFFEE))
 
 
 class TestKinds:
-    def test_the_same_definition_decides_the_same(self) -> None:
-        history = run(ONE, tool_1=[SHORT, LONG])
-        found = ask(ONE, ONE, history)
-        assert (found.kind, found.ended, found.ends) == (BacktestKind.SAME, EndStatus.SUCCEEDED, EndStatus.SUCCEEDED)
-        assert not (found.gone or found.new or found.attempts_saved or found.is_hypothetical)
-        assert [(one.audit, one.fired_before, one.fired_after) for one in found.audits] == [
-            ("Coffee", 2, 2),
-            ("Length", 1, 1),
-        ]
-
-    def test_an_audit_less_ends_the_step_sooner_and_saves_just_its_retries(self) -> None:
-        history = run(ONE, tool_1=[SHORT, SHORT, LONG])
-        found = ask(ONE, change(ONE, audits=(COFFEE,)), history)
-        assert (found.kind, found.step, found.attempt) == (BacktestKind.SOONER, 1, 1)
-        assert (found.attempts_saved, found.saved.total, found.saved.cost) == (2, 20, Decimal("0.02"))
-        assert [(one.step, one.attempt, one.issue.audit) for one in found.gone] == [(1, 1, "Length")]
-
-    def test_saved_attempts_without_a_price_are_counted(self) -> None:
-        history = run(ONE, tool_1=[SHORT, LONG])
-        unpriced = TokenUsage(prompt=6, completion=4, total=10, unpriced=1)
-        last = history.attempts(1)[1].model_copy(update={"usage": unpriced})
-        found = ask(
-            ONE, change(ONE, audits=()), History(history.run_id, (history.steps[0], (history.steps[1][0], last)))
-        )
-        assert (found.saved.cost, found.saved.unpriced) == (None, 1)
-
     def test_a_new_audit_refuses_and_the_next_call_is_a_lower_bound(self) -> None:
         history = run(ONE, tool_1=[SHORT, LONG])
         found = ask(ONE, change(ONE, audits=(*ONE.steps[0].audits, NO_TEA)), history)
@@ -103,44 +72,6 @@ class TestKinds:
         assert (found.further_calls, found.further.cost) == (1, Decimal("0.01"))
         assert [(one.attempt, one.issue.audit) for one in found.new] == [(1, "No tea"), (2, "No tea")]
         assert found.is_hypothetical  # attempt 2 was not told of the new issue
-
-    @pytest.mark.parametrize(
-        ("own", "fields", "replies", "kind", "ends", "saved", "further"),
-        [
-            ({}, {"max_retries": 0}, [SHORT, LONG], BacktestKind.REFUSED, EndStatus.FAILED, (1, 1), 0),
-            ({}, {"max_retries": 1}, [SHORT], BacktestKind.SOONER, EndStatus.FAILED, (2, 2), 0),
-            ({}, {"max_retries": 1}, [SHORT, SHORT, LONG], BacktestKind.REFUSED, EndStatus.FAILED, (1, 1), 0),
-            ({}, {"max_retries": 9}, [SHORT], BacktestKind.REFUSED, None, (0, 0), 1),
-            ({"max_retries": 0}, {"audits": ()}, [SHORT], BacktestKind.SOONER, EndStatus.SUCCEEDED, (0, 0), 0),
-        ],
-    )
-    def test_other_tries_or_audits_end_a_step_sooner_or_later(
-        self,
-        own: dict[str, Any],
-        fields: dict[str, Any],
-        replies: list[Any],
-        kind: BacktestKind,
-        ends: EndStatus | None,
-        saved: tuple[int, int],
-        further: int,
-    ) -> None:
-        flow = change(ONE, **own)
-        found = ask(flow, change(flow, **fields), run(flow, tool_1=replies))
-        assert (found.kind, found.ends, found.further_calls) == (kind, ends, further)
-        assert (found.attempts_saved, found.retries_saved) == saved
-
-    def test_only_tries_behind_the_first_are_retries(self) -> None:
-        flow = make_flow(make_audited(LENGTH), make_audited(LENGTH, number=2))
-        history = run(flow, tool_1=[SHORT, LONG], tool_2=[SHORT, LONG])
-        attempts = list(history)
-        lost = [
-            Attempt(step=1, number=number, outcome=Outcome.ERRORED, error=make_error(), ended_at=attempts[1].ended_at)
-            for number in (2, 3)
-        ]
-        passed = attempts[2].model_copy(update={"number": 4})
-        history = History.from_attempts([*attempts[:2], *lost, passed, *attempts[3:]], run_id=history.run_id)
-        found = ask(flow, change(flow.model_copy(update={"steps": flow.steps[:1]}), audits=()), history)
-        assert (found.kind, found.attempts_saved, found.retries_saved) == (BacktestKind.SOONER, 5, 2)
 
     @pytest.mark.parametrize("dropped", [0, 1])
     def test_a_step_that_is_dropped_saves_its_attempts_wherever_it_stands(self, dropped: int) -> None:
@@ -151,11 +82,6 @@ class TestKinds:
         attempts = len(history.attempts(dropped + 1))
         assert (found.kind, found.ends) == (BacktestKind.SOONER, EndStatus.SUCCEEDED)
         assert (found.attempts_saved, found.retries_saved) == (attempts, attempts - 1)
-
-    def test_a_step_that_the_run_did_not_reach_is_beyond(self) -> None:
-        flow = make_flow(make_audited(LENGTH, max_retries=0), make_step(2))
-        found = ask(flow, change(flow, audits=()), run(flow, tool_1=[SHORT]))
-        assert (found.kind, found.reason) == (BacktestKind.BEYOND, BacktestReason.NOT_REACHED)
 
     def test_outputs_that_were_removed(self) -> None:
         history = run(ONE, tool_1=[LONG])
@@ -169,16 +95,6 @@ class TestKinds:
 class TestWhatFollows:
     FLOW = make_flow(make_audited(LENGTH), make_audited(TEA, number=2))
 
-    def test_another_output_of_an_earlier_step_is_another_input(self) -> None:
-        found = ask(self.FLOW, change(self.FLOW, audits=()), run(self.FLOW, tool_1=[SHORT, LONG], tool_2=[LONG]))
-        assert (found.kind, found.reason) == (BacktestKind.SOONER, BacktestReason.INPUT_DIFFERS)
-        assert (found.attempts_saved, found.ends) == (1, None)
-
-    def test_an_input_that_does_not_depend_on_it_lets_the_walk_go_on(self) -> None:
-        flow = change(self.FLOW, 2, input_expression="{'topic': input.topic}")
-        found = ask(flow, change(flow, audits=()), run(flow, tool_1=[SHORT, LONG], tool_2=[LONG]))
-        assert (found.kind, found.reason, found.ends) == (BacktestKind.SOONER, None, EndStatus.SUCCEEDED)
-
     @pytest.mark.parametrize(
         "fields",
         [
@@ -191,22 +107,6 @@ class TestWhatFollows:
         found = ask(flow, change(flow, audits=()), run(flow, tool_1=[SHORT, LONG], tool_2=[LONG]))
         assert found.reason is BacktestReason.INPUT_DIFFERS
 
-    def test_a_local_step_is_computed_again(self) -> None:
-        local = make_step(2, compute="{'text': previous.text + '!'}", audits=(LENGTH,), max_retries=0)
-        flow = make_flow(make_audited(TEA), local)
-        history = run(flow, tool_1=[LONG])
-        assert ask(flow, flow, history).kind is BacktestKind.SAME
-        found = ask(flow, change(flow, 2, compute="{'text': ''}"), history)
-        assert (found.kind, found.blocking, found.ends) == (BacktestKind.REFUSED, (2, 1), EndStatus.FAILED)
-
-    def test_another_attempt_that_counts_is_another_input(self) -> None:
-        audits = (LENGTH, NO_TEA, TEA)
-        flow = change(self.FLOW, max_retries=1, stop_on_failure=False, audits=audits)
-        # The first has one issue less that is critical.
-        history = run(flow, tool_1=[{"text": "A long text."}, SHORT], tool_2=[LONG])
-        found = ask(flow, change(flow, on_exhausted=OnExhausted.ACCEPT_BEST), history)
-        assert (found.kind, found.reason) == (BacktestKind.BEYOND, BacktestReason.INPUT_DIFFERS)
-
     def test_a_renamed_step_is_found_and_a_new_one_was_never_asked(self) -> None:
         history = run(self.FLOW, tool_1=[SHORT, LONG], tool_2=[LONG])
         assert ask(self.FLOW, change(self.FLOW, 2, name="Other"), history).kind is BacktestKind.SAME
@@ -217,70 +117,13 @@ class TestWhatFollows:
         removed = ask(self.FLOW, self.FLOW.model_copy(update={"steps": (second,)}), history)
         assert removed.reason is BacktestReason.INPUT_DIFFERS
 
-    def test_a_run_that_was_cancelled_stays_where_it_was(self) -> None:
-        history = History.from_attempts(list(run(self.FLOW, tool_1=[LONG], tool_2=[LONG]))[:2], run_id="run-1")
-        found = ask(self.FLOW, change(self.FLOW, 2, audits=()), history)
-        assert (found.kind, found.ended, found.ends) == (BacktestKind.SAME, None, None)
-
 
 class TestSettings:
-    def candidates(self) -> Iterator[tuple[dict[str, Any], BacktestKind]]:
-        warning = LENGTH.model_copy(update={"fail_at": FailAt.NEVER})
-        stricter = COFFEE.model_copy(update={"severity": "critical", "fail_at": None})
-        yield {"audits": (warning, COFFEE)}, BacktestKind.SOONER
-        yield {"audits": (LENGTH, stricter)}, BacktestKind.REFUSED
-        yield {"pass_expression": "size(issues) < 3"}, BacktestKind.SOONER
-        yield {"pass_expression": "size(issues) == 0"}, BacktestKind.REFUSED
-        yield {"output_sanitizer": "{'text': value.text + ' and more'}"}, BacktestKind.SOONER
-        yield {"output_schema": closed(text={"type": "string", "maxLength": 9})}, BacktestKind.REFUSED
-        yield {"failure_reason_expression": "'So.'"}, BacktestKind.SAME
-        yield {"model": "gpt-4o-mini", "system_message": "Other."}, BacktestKind.SAME
-
-    def test_each_can_be_asked(self) -> None:
-        history = run(ONE, tool_1=[SHORT, LONG])
-        for fields, kind in self.candidates():
-            assert ask(ONE, change(ONE, **fields), history).kind is kind, fields
-
-    def test_raw_outputs_are_judged_by_other_sanitizers(self) -> None:
-        flow = change(ONE, output_sanitizer="{'text': value.text + ' and more'}")
-        history = run(flow, tool_1=[SHORT])
-        assert ask(flow, flow, history).kind is BacktestKind.SAME
-        assert ask(flow, change(flow, output_sanitizer=None), history).kind is BacktestKind.REFUSED
-
     @pytest.mark.parametrize("budget", [{"token_budget": 10}, {"cost_budget": Decimal("0.01")}])
     def test_a_budget_that_is_used_up(self, budget: dict[str, Any]) -> None:
         history = run(ONE, tool_1=[SHORT, LONG])
         found = ask(ONE, ONE.model_copy(update=budget), history)
         assert (found.kind, found.ends, found.blocking) == (BacktestKind.REFUSED, EndStatus.ERRORED, (1, 1))
-
-    @pytest.mark.parametrize(
-        ("fields", "kind", "saved", "ends"),
-        [
-            ({"stall_after": 2}, BacktestKind.SOONER, 2, EndStatus.FAILED),
-            ({"stall_after": 3, "on_exhausted": OnExhausted.ACCEPT_BEST}, BacktestKind.SOONER, 1, EndStatus.SUCCEEDED),
-            ({"on_exhausted": OnExhausted.ACCEPT_BEST}, BacktestKind.SOONER, 0, EndStatus.SUCCEEDED),
-            ({"last_model": "gpt-5"}, BacktestKind.BEYOND, 0, None),
-        ],
-    )
-    def test_what_happens_when_tries_run_out(
-        self, fields: dict[str, Any], kind: BacktestKind, saved: int, ends: EndStatus | None
-    ) -> None:
-        history = run(ONE, tool_1=[SHORT])
-        found = ask(ONE, change(ONE, **fields), history)
-        assert (found.kind, found.attempts_saved, found.ends) == (kind, saved, ends)
-        own = change(ONE, **fields)
-        assert ask(own, own, run(own, tool_1=[SHORT])).kind is BacktestKind.SAME
-
-    def test_a_shorter_retry_window(self) -> None:
-        history = run(ONE, tool_1=[LONG])
-        lost = Attempt(
-            step=1, number=1, outcome=Outcome.ERRORED, error=make_error(), ended_at=history.attempts(1)[0].ended_at
-        )
-        late = history.attempts(1)[0].model_copy(update={"number": 2})
-        history = make_history(lost, late)
-        assert ask(ONE, ONE, history).kind is BacktestKind.SAME
-        found = ask(ONE, change(ONE, retry_window=0), history)
-        assert (found.kind, found.ends) == (BacktestKind.REFUSED, EndStatus.ERRORED)
 
     def test_another_message_makes_later_attempts_hypothetical(self) -> None:
         other = LENGTH.model_copy(update={"message": "'More, please.'"})
@@ -386,26 +229,6 @@ class TestTotals:
             ("Length", 4, 0, 4),
         ]
 
-    def test_each_audit_left_out(self) -> None:
-        found = asyncio.run(leave_one_out(ONE, [(ONE, one) for one in self.HISTORIES], registry=Registry()))
-        assert {key: result.find(BacktestKind.SOONER).attempts_saved for key, result in found.items()} == {
-            (1, "Length"): 5,
-            (1, "Coffee"): 0,
-        }
-
-    def test_leaving_out_what_never_fired_is_not_judged_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        flow, walked, walk = make_flow(make_audited(LENGTH, TEA)), [], Walk.walk
-
-        async def count(self: Walk) -> RunBacktest:
-            walked.append(self.candidate.steps[0].audits)
-            return await walk(self)
-
-        monkeypatch.setattr(Walk, "walk", count)
-        runs = [(flow, run(flow, tool_1=[SHORT, LONG]))]
-        found = asyncio.run(leave_one_out(flow, runs, registry=Registry()))
-        assert [set(result.kinds) for result in found.values()] == [{BacktestKind.SOONER}, {BacktestKind.SAME}]
-        assert walked == [(TEA,)]
-
     def test_what_only_a_trial_can_tell(self) -> None:
         flow = make_flow(make_step(1), make_step(2, model=None), make_step(3, compute="{'text': ''}"))
         candidate = change(change(flow, 1, system_message="Other.", max_retries=1), 3, input_expression="{'a': 1}")
@@ -413,10 +236,3 @@ class TestTotals:
         pointers = [problem.path for problem in find_untestable(flow, candidate)]
         assert pointers == ["/steps/0/system_message", "/model", "/steps/3"]
         assert find_untestable(flow, flow) == []
-
-
-def test_a_schema_that_names_other_numbers() -> None:
-    flow = make_flow(make_step(1, output_schema=closed(n={"type": "number"})))
-    history = run(flow, tool_1=[{"n": 2}])
-    assert ask(flow, change(flow, output_schema=closed(n={"type": "integer"})), history).kind is BacktestKind.SAME
-    assert ask(flow, change(flow, output_schema=TEXT_SCHEMA), history).kind is BacktestKind.REFUSED

@@ -12,8 +12,7 @@ from flows.engine.call_gate import Permit, Throttled
 from flows.engine.execution import Progress
 from flows.engine.history import NO_USAGE, TokenUsage
 from flows.engine.planner import EndReason, EndStatus, Finish
-from flows.engine.simulated_model import Fault, FaultKind
-from tests.engine.builders import NOON, FakeClock, MemoryRecorder, make_flow, make_step, seconds
+from tests.engine.builders import NOON, FakeClock, MemoryRecorder, make_flow, seconds
 from tests.engine.executions import LONG, SHORT, audited, execute, outcomes, simulate
 
 FLOW = make_flow(audited(1), audited(2))
@@ -64,12 +63,6 @@ class TestPermits:
         assert gate.left == [attempt.usage for attempt in list(end.history)[1:]]
         # Held from before the record of the start, so that no attempt begins that may not call.
         assert inside == [1, 1, 1, 0]
-
-    async def test_a_call_that_brought_no_answer_gives_it_back_and_says_that_nothing_is_known(self) -> None:
-        gate = Gate()
-        flow = make_flow(audited(1, retry_window=0))
-        end = await execute(flow, simulate(tool_1=[Fault(FaultKind.RESET)]), gate=gate)
-        assert (outcomes(end.history), gate.inside, gate.left) == (["errored"], 0, [None])
 
     async def test_a_run_that_is_cancelled_in_mid_call_gives_it_back_and_records_nothing(self) -> None:
         gate, recorder, called = Gate(), MemoryRecorder(), asyncio.Event()
@@ -145,13 +138,6 @@ class TestWaiting:
         assert end.finish == USED_UP
         assert gate.left == other.left == [NO_USAGE]
 
-    async def test_the_time_of_a_step_does_not_run_while_its_first_attempt_waits_at_the_gate(self) -> None:
-        clock = FakeClock()
-        gate = Gate(None, during=lambda: clock.advance(60))
-        flow = make_flow(audited(1, time_limit=30))
-        end = await execute(flow, simulate(tool_1=[LONG]), gate=gate, clock=clock)
-        assert end.finish is not None and end.finish.status is EndStatus.SUCCEEDED
-
 
 class TestBeforeCall:
     async def test_it_ends_the_run_before_the_next_call_and_keeps_what_was_done(self) -> None:
@@ -162,9 +148,3 @@ class TestBeforeCall:
         assert (end.finish, app.call_count, outcomes(end.history)) == (USED_UP, 1, ["failed"])
         assert recorder.describe() == ["1.1 begins", "1.1 failed, run errored"]
         assert len(gate.requests) == 1
-
-    async def test_neither_is_asked_for_local_steps(self) -> None:
-        flow, gate = make_flow(make_step(1, compute="{'text': 'Tea.'}")), Gate()
-        end = await execute(flow, gate=gate, before_call=lambda: USED_UP)
-        assert end.finish is not None and end.finish.status is EndStatus.SUCCEEDED
-        assert gate.requests == []

@@ -70,13 +70,6 @@ def changed(title: str, *facts: str) -> tuple[str, str, list[str]]:
 class TestTexts:
     LINES = st.lists(st.sampled_from(["a", "b", "c d", "c e", ""]), max_size=12)
 
-    def test_unchanged_lines_are_folded_but_for_three_around_a_change(self) -> None:
-        lines = [f"line {n}" for n in range(20)]
-        context = [[f"  line {n}" for n in numbers] for numbers in (range(7, 10), range(11, 14))]
-        assert draw(compare_texts("\n".join(lines), "\n".join([*lines[:10], "another", *lines[11:]]))) == [
-            *("… 7 lines", *context[0], "- line 10", "+ another", *context[1], "… 6 lines")
-        ]
-
     @pytest.mark.parametrize(
         ("old", "new", "drawn"),
         [
@@ -98,30 +91,6 @@ class TestTexts:
         lines = [line for block in compare_texts("\n".join(old), "\n".join(new)).blocks for line in block.lines]
         assert "\n".join(line.text for line in lines if line.kind is not LineKind.ADDED) == "\n".join(old)
         assert "\n".join(line.text for line in lines if line.kind is not LineKind.REMOVED) == "\n".join(new)
-
-
-class TestFields:
-    def test_a_short_value_is_shown_old_and_new(self) -> None:
-        new = change(EXTRACT, model=None, max_tokens=20_000)
-        ((*fields,),) = [one.fields for one in compare_specs(make_flow(EXTRACT), make_flow(new))]
-        words = {field.field: f"{field.old_words} → {field.new_words}" for field in fields}
-        assert words == {"model": "gpt-4.1 → none", "max_tokens": "none → 20,000"}
-
-    @pytest.mark.parametrize(
-        ("field", "before", "after", "drawn"),
-        [
-            ("input_schema", {"const": 1}, {"const": 1.0}, '+   "const": 1[.0]'),
-            ("input_schema", {"const": 1}, {"const": True}, '+   "const": [true]'),
-            ("input_schema", {"a": {}, "b": {}}, {"b": {}, "a": {}}, '+   "[b]": {},'),
-            ("description", "one\ntwo", "one\ntwo\r\n", "+ two[␍]"),
-        ],
-    )
-    def test_a_long_one_line_by_line(self, field: str, before: Any, after: Any, drawn: str) -> None:
-        (found,) = compare_specs(*(make_flow(EXTRACT, **{field: value}) for value in (before, after)))
-        (one,) = found.fields
-        assert found.title == "Flow"
-        assert one.has_lines and drawn in draw(one.difference)
-        assert one.notes == (("only white space differs",) if field == "description" else ())
 
 
 class TestStepsAndAudits:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -12,11 +11,11 @@ import pytest
 
 from flows.engine.errors import ModelErrorCode
 from flows.engine.execution import Progress
-from flows.engine.history import NO_USAGE, UNREPORTED_USAGE, Outcome, Severity, TokenUsage
+from flows.engine.history import TokenUsage
 from flows.engine.openai_client import simulated_client
 from flows.engine.planner import EndReason, EndStatus
 from flows.engine.plugins import Registry
-from flows.engine.simulated_model import Fault, FaultKind, SimulatedModel
+from flows.engine.simulated_model import SimulatedModel
 from flows.engine.spec import AuditSpec
 from tests.engine.builders import NOON, FakeClock, MemoryRecorder, make_flow, make_history, make_step, seconds
 from tests.engine.executions import LONG, SHORT, audited, execute, make_execution, outcomes, simulate
@@ -25,18 +24,6 @@ from tests.engine.executions import LONG, SHORT, audited, execute, make_executio
 class TestRecords:
     FLOW = make_flow(audited(1), audited(2))
     APP = {"tool_1": [SHORT, LONG], "tool_2": [LONG]}
-
-    async def test_an_attempts_end_and_the_next_start_are_one_record(self) -> None:
-        recorder = MemoryRecorder()
-        end = await execute(self.FLOW, simulate(**self.APP), recorder=recorder)
-        assert recorder.describe() == [
-            "1.1 begins",
-            "1.1 failed, 1.2 begins",
-            "1.2 passed, 2.1 begins",
-            "2.1 passed, run succeeded",
-        ]
-        assert end.finish is not None and end.finish.status is EndStatus.SUCCEEDED
-        assert recorder.attempts == [*end.history][1:]
 
     async def test_attempts_keep_exactly_what_was_sent_only_after_their_start_was_recorded_and_what_came(self) -> None:
         app = simulate(**self.APP)
@@ -141,13 +128,6 @@ class TestSlowPlugins:
         assert (resumed.history, resumed.finish) == (whole.history, whole.finish)
         assert app.call_count == 1
 
-    async def test_a_reply_that_cannot_be_used_is_not_kept_apart(
-        self, recorder: MemoryRecorder, registry: Registry, seen: list[list[str]]
-    ) -> None:
-        flow = make_flow(make_step(1, audits=(AuditSpec(name="Check", rule="python:check"),), max_retries=0))
-        await execute(flow, simulate(tool_1=[Fault(FaultKind.REFUSAL)]), registry=registry, recorder=recorder)
-        assert (recorder.describe(), seen) == (["1.1 begins", "1.1 invalid, run failed"], [])
-
 
 class TestIdempotencyKeys:
     async def test_each_attempt_has_one_of_time_run_step_and_number(self) -> None:
@@ -204,10 +184,6 @@ class TestErrors:
         assert (outcomes(end.history, 1), {error and error.code for error in errors}) == (["passed"], {code})
         assert (len(errors) > 1) == (reason is EndReason.PROVIDER_ERROR)
 
-    async def test_what_ends_the_program_is_no_error_of_a_call(self) -> None:
-        with pytest.raises(KeyboardInterrupt):
-            await execute(self.FLOW, client=ClientThatBreaks(KeyboardInterrupt()))
-
     @pytest.mark.parametrize(
         ("field", "text"),
         [("input_expression", "{'a': steps[1].output.missing}"), ("system_message", "{previous.missing}")],
@@ -222,82 +198,8 @@ class TestErrors:
         assert recorder.describe() == ["1.1 begins", "1.1 passed, run errored"]
         assert app.call_count == 1
 
-    async def test_so_does_a_step_without_an_input_whatever_the_steps_say_about_failure(self) -> None:
-        flow = make_flow(audited(1, max_retries=0, stop_on_failure=False), audited(2, stop_on_failure=False))
-        end = await execute(flow, simulate(tool_1=[Fault(FaultKind.REFUSAL)]))
-        assert end.finish is not None
-        assert (end.finish.status, end.finish.reason) == (EndStatus.ERRORED, EndReason.MISSING_INPUT)
-
-
-async def test_outputs_that_cannot_be_stored_are_cleaned_before_they_are_history_and_a_low_issue_says_where() -> None:
-    end = await execute(make_flow(make_step()), simulate(tool_1=[{"text": "a\0b\ud800c"}]))
-    (attempt,) = end.history.attempts(1)
-    assert (attempt.outcome, attempt.output) == (Outcome.PASSED, {"text": "a\ufffdb\ufffdc"})
-    assert [(issue.code, issue.severity) for issue in attempt.issues] == [("cleaned_output", Severity.LOW)]
-
-
-class _OtherServer:
-    """A compatible server that answers as the simulated model does, but for some fields; None leaves one out."""
-
-    def __init__(self, app: SimulatedModel, **changes: Any) -> None:
-        self._app = app
-        self._changes = changes
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        messages: list[Any] = []
-
-        async def keep(message: Any) -> None:
-            messages.append(message)
-
-        await self._app(scope, receive, keep)
-        body = json.loads(messages[1]["body"])
-        body = {name: value for name, value in {**body, **self._changes}.items() if value is not None}
-        content = json.dumps(body).encode()
-        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode())]
-        await send({**messages[0], "headers": headers})
-        await send({**messages[1], "body": content})
-
-
-def _never_asked(model: str, usage: TokenUsage, **_: Any) -> TokenUsage:
-    raise AssertionError("nothing is tracked, so nothing is priced")
-
 
 class TestUsage:
-    @pytest.mark.parametrize("kind", [FaultKind.TRUNCATED, FaultKind.REFUSAL, FaultKind.EMPTY_CHOICES])
-    async def test_an_answer_that_cannot_be_used_is_an_invalid_attempt_whose_tokens_count(
-        self, kind: FaultKind
-    ) -> None:
-        end = await execute(make_flow(audited()), simulate(tool_1=[Fault(kind), LONG]))
-        first, second = end.history.attempts(1)
-        assert (first.outcome, second.outcome, first.output) == (Outcome.INVALID, Outcome.PASSED, None)
-        assert [issue.severity for issue in first.issues] == [Severity.CRITICAL]
-        assert first.usage.reported and 0 < first.usage.prompt <= first.usage.total
-
-    async def test_a_provider_that_reports_none_is_not_taken_for_one_that_used_none(self) -> None:
-        end = await execute(make_flow(audited()), _OtherServer(simulate(tool_1=[LONG]), usage=None))
-        (attempt,) = end.history.attempts(1)
-        assert (attempt.outcome, attempt.usage) == (Outcome.PASSED, UNREPORTED_USAGE)
-
-    async def test_without_tracking_no_attempt_has_any(self) -> None:
-        replies = [Fault(FaultKind.SERVER_ERROR), Fault(FaultKind.REFUSAL), LONG]
-        tracked = await execute(make_flow(audited()), simulate(tool_1=replies))
-        assert [attempt.usage.reported for attempt in tracked.history.attempts(1)] == [False, True, True]
-        end = await execute(make_flow(audited()), simulate(tool_1=replies), track_usage=False, price=_never_asked)
-        assert [attempt.usage for attempt in end.history.attempts(1)] == [NO_USAGE] * 3
-
-    @pytest.mark.parametrize(("named", "priced"), [("gpt-4.1-2025-04-14",) * 2, (None, "gpt-4.1")])
-    async def test_the_model_that_counts_is_the_one_the_provider_names_else_the_one_asked(
-        self, named: str | None, priced: str
-    ) -> None:
-        asked: list[str] = []
-
-        def price(model: str, usage: TokenUsage, **_: Any) -> TokenUsage:
-            asked.append(model)
-            return usage
-
-        end = await execute(make_flow(audited()), _OtherServer(simulate(tool_1=[LONG]), model=named), price=price)
-        assert (asked, end.history.attempts(1)[0].model) == ([priced], named)
-
     async def test_a_price_list_that_breaks_loses_no_attempt(self, caplog: pytest.LogCaptureFixture) -> None:
         def price(model: str, usage: TokenUsage, **_: Any) -> TokenUsage:
             raise ZeroDivisionError("no such unit")

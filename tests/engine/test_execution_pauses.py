@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,19 +30,6 @@ class TestWaits:
         assert NOON + seconds(7) <= wait.until <= NOON + seconds(7.7)
         assert end.history.attempts(1)[1].started_at == wait.until
 
-    async def test_what_ended_is_recorded_before_the_wait(self) -> None:
-        recorder = MemoryRecorder()
-        seen: list[list[str]] = []
-
-        class Clock(FakeClock):
-            async def sleep_until(self, moment: datetime) -> None:
-                seen.append(recorder.describe())
-                await super().sleep_until(moment)
-
-        await execute(self.FLOW, simulate(tool_1=[self.BUSY, LONG]), clock=Clock(), recorder=recorder)
-        assert seen == [["1.1 begins", "1.1 errored"]]
-        assert recorder.describe() == ["1.1 begins", "1.1 errored", "1.2 begins", "1.2 passed, run succeeded"]
-
     async def test_a_wait_longer_than_the_longest_pauses_with_the_moment_to_resume_at(self) -> None:
         clock, recorder = FakeClock(), MemoryRecorder()
         app = simulate(tool_1=[self.BUSY, LONG])
@@ -61,15 +46,6 @@ class TestWaits:
 
 class TestStopping:
     FLOW = make_flow(audited(1), audited(2))
-
-    @pytest.mark.parametrize("sleeps", [0, 1], ids=["before", "during"])
-    async def test_a_stop_beside_a_wait_hands_back_with_the_moment_to_resume_at(self, sleeps: int) -> None:
-        app, clock = simulate(tool_1=[Fault(FaultKind.SERVER_ERROR), LONG]), FakeClock()
-        stop = lambda: (app.call_count, len(clock.slept_until)) == (1, sleeps)  # noqa: E731  # read where it is used
-        end = await execute(self.FLOW, app, clock=clock, should_stop=stop)
-        wait = next_action(self.FLOW, end.history)
-        assert isinstance(wait, Wait)
-        assert (end.finish, end.resume_at, clock.slept_until) == (None, wait.until, [wait.until] * sleeps)
 
     @given(answers=st.lists(st.booleans(), max_size=12))
     async def test_whenever_the_answer_changes_no_ended_attempt_is_lost_and_the_end_is_the_same(

@@ -68,11 +68,6 @@ def test_a_name_tells_the_family(family: str) -> None:
     assert {find_family(name).name for name in FAMILIES[family].split()} == {family}
 
 
-def test_a_deployment_of_azure_has_no_name_of_a_model() -> None:
-    assert AZURE.default.find_family("our-chat").name == "compatible"
-    assert AZURE.default.find_family("gpt-7-unknown").name == "newer"
-
-
 class TestApi:
     @pytest.mark.parametrize(
         ("model", "given", "api", "effort"),
@@ -122,10 +117,6 @@ class TestApi:
         assert refuse(OTHER, **settings) == refuse(ONLY_CHAT, **settings) == [pointer]
         assert refuse(ONLY_RESPONSES, **settings) == refuse(OPENAI, **settings) == []
 
-    def test_a_provider_of_responses_is_asked_by_nothing_else(self) -> None:
-        request = ask("llama-3.3-70b", ONLY_RESPONSES)
-        assert ("input" in request, request["store"]) == (True, False)
-
 
 class TestSettings:
     @pytest.mark.parametrize(
@@ -147,16 +138,6 @@ class TestSettings:
     ) -> None:
         found = refuse(providers, model=model, temperature=0.2, reasoning_effort=effort)
         assert sorted(found) == sorted(f"/steps/0/{field}" for field in fields)
-
-    def test_a_value_of_the_flow_is_reported_there_and_names_the_first_step_that_it_does_not_suit(self) -> None:
-        steps = (make_step(1, model="gpt-4.1"), make_step(2, model="gpt-6-sol"), make_step(3, model="gpt-6-sol"))
-        (problem,) = check_spec(make_flow(*steps, temperature=0.5), Registry(), providers=OPENAI)
-        assert (problem.path, problem.message.startswith("Step 2 ")) == ("/temperature", True)
-
-    def test_the_model_of_the_installation_is_checked_where_a_flow_names_none(self) -> None:
-        defaults = ModelSettings(model="gpt-6-astra")
-        assert refuse(OTHER, defaults=defaults, model=None) == ["/model"]
-        assert refuse(defaults=defaults, model=None, temperature=0.2) == ["/steps/0/temperature"]
 
     @pytest.mark.parametrize(
         ("model", "providers", "temperature", "effort"),
@@ -203,9 +184,6 @@ class TestProviders:
     def test_what_stands_before_the_first_colon_is_the_provider(self, named: str, provider: str, model: str) -> None:
         found, name = Providers(OPENAI.default, {"groq": GROQ}).split(named)
         assert (found.name, name, found.qualify(name)) == (provider, model, named)
-
-    def test_elsewhere_than_at_openai_a_colon_may_be_part_of_the_name(self) -> None:
-        assert Providers(OTHER.default, {"groq": GROQ}).split("llama3:8b") == (OTHER.default, "llama3:8b")
 
     @pytest.mark.parametrize(
         ("model", "words"),

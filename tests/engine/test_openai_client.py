@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -117,12 +116,6 @@ async def test_what_is_not_configured_is_said_before_anything_is_sent(
     assert words in error.message
 
 
-async def test_a_key_may_come_with_the_line_break_of_its_file(model_server: ModelServer) -> None:
-    model_server.app = SimulatedModel(api_keys={KEY})
-    async with OpenAIClient(api_key=f"{KEY}\n", base_url=model_server.base_url) as client:
-        await send(client)
-
-
 async def test_keys_in_the_environment_are_not_sent_to_other_servers(
     model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,14 +136,6 @@ async def test_a_server_that_is_down_is_named_and_may_be_tried_again(model_serve
         await send(client)
     with pytest.raises(RuntimeError, match="closed"):
         await send(client)
-
-
-async def test_a_connection_that_is_never_answered_times_out() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        address = f"http://user:pass@127.0.0.1:{silent.getsockname()[1]}/v1"
-        async with OpenAIClient(api_key=KEY, base_url=address) as client:
-            error = await fail(client, timeout=0.05)
-    assert (error.code, "pass" in error.message) == (ModelErrorCode.TIMEOUT, False)
 
 
 @pytest.mark.parametrize("content", [float("nan"), "\ud800", object()])

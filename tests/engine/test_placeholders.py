@@ -8,13 +8,10 @@ import pytest
 
 from flows.engine.errors import ExpressionError
 from flows.engine.history import History
-from flows.engine.message_template import MAX_PLACED_LENGTH
 from flows.engine.openai_client import simulated_client
-from flows.engine.plugins import Registry
-from flows.engine.prompt import CURRENT_STEP_HEADING, build_own_message, build_request
+from flows.engine.prompt import build_own_message, build_request
 from flows.engine.providers import Api
 from flows.engine.redaction import MARK
-from flows.engine.spec_check import check_spec
 from tests.engine.builders import MemoryRecorder, make_attempt, make_flow, make_history, make_issue, make_step
 from tests.engine.executions import LONG, SHORT, audited, execute, simulate
 
@@ -58,10 +55,6 @@ class TestFilling:
     def test_all_other_braces_stay(self, message: str) -> None:
         assert fill(message) == message
 
-    def test_a_long_value_is_cut(self) -> None:
-        filled = fill("{input.text}!", history=make_history(FIRST, input={"text": "x" * 100_000}))
-        assert (len(filled), filled[-2:]) == (MAX_PLACED_LENGTH + 1, "…!")
-
     @pytest.mark.parametrize(
         ("message", "words"),
         [
@@ -81,26 +74,6 @@ class TestFilling:
     def test_a_step_without_a_usable_output_has_nothing_to_put_in(self, message: str) -> None:
         with pytest.raises(ExpressionError, match="that step left no usable output"):
             fill(message, history=make_history(make_attempt(1, 1, "errored"), input=INPUT))
-
-
-class TestRuns:
-    FLOW = make_flow(audited(1, system_message="For {input.topic}."), make_step(2, system_message="{previous.text}"))
-
-    async def test_requests_are_stored_as_they_are_sent_and_retries_have_the_same_text(self) -> None:
-        app = simulate(tool_1=[SHORT, LONG], tool_2=[LONG])
-        end = await execute(self.FLOW, app)
-        sent = [call.body["messages"][0]["content"] for call in app.calls]
-        assert [sent[0], sent[2]] == ["For tea.", LONG["text"]]
-        assert sent[1].startswith(f"For tea.\n\n{CURRENT_STEP_HEADING}")
-        kept = [attempt.request["messages"][0]["content"] for attempt in list(end.history)[1:] if attempt.request]
-        assert kept == sent
-
-
-def test_all_that_can_never_work_is_told_with_its_place_when_a_flow_is_saved() -> None:
-    steps = (make_step(1), make_step(2, system_message="One\n {steps[2].output.text} {input._a}"), make_step(3))
-    messages = [problem.message for problem in check_spec(make_flow(*steps), Registry())]
-    assert [message.partition(":")[0] for message in messages] == ["Line 2, column 9", "Line 2, column 26"]
-    assert "only steps[0] to steps[1] come before this step" in messages[0]
 
 
 class TestRedaction:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,19 +10,16 @@ from hypothesis import strategies as st
 
 from flows.engine.errors import ModelErrorCode
 from flows.engine.history import Attempt, Outcome
-from flows.engine.planner import MAX_BACKOFF, Call, Compute, EndReason, EndStatus, Finish, Wait, next_action
+from flows.engine.planner import MAX_BACKOFF, Call, EndReason, EndStatus, Finish, Wait, next_action
 from tests.engine.builders import (
     NOON,
     make_attempt,
     make_error,
     make_flow,
     make_history,
-    make_issue,
     make_step,
     seconds,
 )
-
-TWO_STEPS = make_flow(make_step(1), make_step(2))
 
 
 def finish(action: object) -> Finish:
@@ -34,15 +30,6 @@ def finish(action: object) -> Finish:
 def wait(action: object) -> Wait:
     assert isinstance(action, Wait)
     return action
-
-
-class TestOrder:
-    def test_steps_are_called_or_computed_one_after_another_until_all_have_passed(self) -> None:
-        assert next_action(TWO_STEPS, make_history()) == Call(step=1, number=1)
-        assert next_action(TWO_STEPS, make_history(make_attempt(1))) == Call(step=2, number=1)
-        assert next_action(make_flow(make_step(1, compute="input")), make_history()) == Compute(step=1, number=1)
-        end = finish(next_action(TWO_STEPS, make_history(make_attempt(1), make_attempt(2))))
-        assert (end.status, end.reason, end.blocking) == (EndStatus.SUCCEEDED, EndReason.ALL_STEPS_PASSED, None)
 
 
 class TestRetries:
@@ -69,40 +56,9 @@ class TestRetries:
         assert (end.status, end.reason, end.blocking) == (EndStatus.FAILED, EndReason.STEP_FAILED, (1, blocking))
         assert f"did not pass in {tries}" in end.sentence
 
-    def test_three_retries_are_the_default_and_a_pass_on_the_last_try_counts(self) -> None:
-        failed = [make_attempt(1, number, "failed") for number in (1, 2, 3)]
-        assert next_action(TWO_STEPS, make_history(*failed)) == Call(step=1, number=4)
-        assert next_action(TWO_STEPS, make_history(*failed, make_attempt(1, 4))) == Call(step=2, number=1)
-        assert finish(next_action(TWO_STEPS, make_history(*failed, make_attempt(1, 4, "failed")))).blocking == (1, 4)
-
 
 class TestVerdicts:
     FLOW = make_flow(make_step(1, max_retries=0), make_step(2, max_retries=0))
-
-    @pytest.mark.parametrize(
-        ("outcome", "fields", "words"),
-        [
-            (
-                "failed",
-                {"issues": (make_issue("critical"), make_issue("low"))},
-                "the last output has 1 critical and 1 low issue; critical: too_short.",
-            ),
-            (
-                "failed",
-                {"issues": [make_issue("high", audit=f"Audit {number}") for number in (1, 1, 2, 3, 4, 5)]},
-                "has 6 high issues; high: Audit 1, Audit 2, Audit 3 and 2 more.",
-            ),
-            ("invalid", {"issues": (make_issue(description="The model refused."),)}, "The model refused."),
-            ("failed", {"failure_reason": "they are too alike."}, "did not pass in 1 attempt: they are too alike."),
-        ],
-        ids=["audits", "many", "invalid", "reason"],
-    )
-    def test_a_step_that_is_exhausted_fails_the_run_and_says_why(
-        self, outcome: str, fields: dict[str, Any], words: str
-    ) -> None:
-        end = finish(next_action(self.FLOW, make_history(make_attempt(1, outcome=outcome, **fields))))
-        assert (end.status, end.reason, end.blocking) == (EndStatus.FAILED, EndReason.STEP_FAILED, (1, 1))
-        assert words in end.sentence
 
     def test_a_step_that_ends_on_transport_errors_is_errored_also_after_an_output_that_failed(self) -> None:
         flow = make_flow(make_step(retry_window=0))
@@ -157,11 +113,6 @@ class TestWaits:
         action = wait(next_action(self.FLOW, make_history(make_attempt(1, outcome="errored", error=error))))
         assert NOON + seconds(20) <= action.until <= NOON + seconds(22)
 
-    def test_a_provider_that_always_asks_for_a_moment_is_asked_less_and_less_often(self) -> None:
-        error = make_error(ModelErrorCode.RATE_LIMITED, retry_after=0.02)
-        attempts = [make_attempt(1, number, "errored", error=error) for number in range(1, 8)]
-        assert wait(next_action(self.FLOW, make_history(*attempts))).until >= NOON + seconds(MAX_BACKOFF / 2)
-
     def test_runs_that_failed_together_do_not_come_back_together(self) -> None:
         moments = {
             wait(next_action(self.FLOW, make_history(make_attempt(1, outcome="errored"), run_id=f"run-{n}"))).until
@@ -183,29 +134,11 @@ def make_course(*course: tuple[str, float, float]) -> list[Attempt]:
 class TestRetryWindow:
     FLOW = make_flow(make_step(retry_window=100))
 
-    def test_it_is_15_minutes_unless_the_step_says_otherwise(self) -> None:
-        errors = make_course(("errored", 0, 1), ("errored", 899, 1))
-        assert wait(next_action(make_flow(), make_history(*errors))).until == errors[-1].ended_at + seconds(1)
-        errors = make_course(("errored", 0, 1), ("errored", 900, 1))
-        end = finish(next_action(make_flow(), make_history(*errors)))
-        assert end.reason is EndReason.PROVIDER_ERROR
-        assert "got no answer within the retry window of 15 minutes. " in end.sentence
-
-    def test_the_last_call_is_made_when_it_ends(self) -> None:
-        errors = make_course(("errored", 0, 1), *[("errored", 15.0, 1.0)] * 6)
-        action = wait(next_action(self.FLOW, make_history(*errors)))
-        assert errors[-1].ended_at is not None
-        assert action.until == errors[-1].ended_at + seconds(10)
-
     def test_a_retry_after_beyond_its_end_ends_the_step_at_once_and_says_so(self) -> None:
         error = make_error(ModelErrorCode.RATE_LIMITED, "The limit is reached (429).", retry_after=3_600)
         end = finish(next_action(self.FLOW, make_history(make_attempt(1, outcome="errored", error=error))))
         assert (end.status, end.reason, end.blocking) == (EndStatus.ERRORED, EndReason.PROVIDER_ERROR, (1, 1))
         assert "the provider asks to wait 3,600 s; 100 s of the retry window" in end.sentence
-
-    def test_a_flow_that_does_not_stop_on_failure_goes_on(self) -> None:
-        flow = make_flow(make_step(1, retry_window=0, stop_on_failure=False), make_step(2))
-        assert next_action(flow, make_history(make_attempt(1, outcome="errored"))) == Call(step=2, number=1)
 
     @given(
         course=st.lists(

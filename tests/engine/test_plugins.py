@@ -127,12 +127,6 @@ class TestFingerprints:
 
 
 class TestLoading:
-    def test_loading_twice_is_no_clash(self, write_module: WriteModule) -> None:
-        name = write_module("company_plugins", SOURCE)
-        load_plugins([name, name])
-        del sys.modules[name]
-        load_plugins([name])
-
     @pytest.mark.parametrize(
         ("source", "words"),
         [

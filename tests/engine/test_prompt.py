@@ -13,7 +13,6 @@ from flows.engine.prompt import (
     CURRENT_STEP_HEADING,
     PREVIOUS_STEPS_HEADING,
     build_request,
-    build_sections,
     build_system_message,
 )
 from flows.engine.spec import FlowSpec, ModelSettings
@@ -32,9 +31,6 @@ def system_message(flow: FlowSpec, history: History, step: int = 1) -> str:
 
 class TestCurrentStepAttempts:
     FLOW = make_flow(make_step(system_message="Write about the topic."))
-
-    def test_the_first_attempt_is_told_nothing_but_the_steps_own_message(self) -> None:
-        assert system_message(self.FLOW, make_history()) == "Write about the topic."
 
     def test_a_retry_is_told_what_was_produced_and_what_was_wrong_with_it(self) -> None:
         issue = make_issue(
@@ -60,11 +56,6 @@ class TestCurrentStepAttempts:
         assert '{"text":"two"}' in second and "Second flaw." in second
         assert "Second flaw." not in first and "First flaw." not in second
         assert "### Attempt 3" not in current
-
-    def test_an_unusable_answer_is_shown_as_the_text_it_was(self) -> None:
-        issue = make_issue(code="malformed_arguments", description="Not JSON.")
-        history = make_history(make_attempt(outcome="invalid", raw_output='{"text": "Te', issues=(issue,)))
-        assert 'Unusable output: "{\\"text\\": \\"Te"' in system_message(self.FLOW, history)
 
     @pytest.mark.parametrize("mark", [*"\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"])
     def test_nothing_a_model_wrote_can_pass_for_a_heading(self, mark: str) -> None:
@@ -130,35 +121,6 @@ class TestSeverityFilter:
         assert ("Dull." in message) is is_shown
         assert "Long." not in message
 
-    def test_where_a_pass_expression_refused_an_output_all_of_its_issues_are_shown(self) -> None:
-        flow = make_flow(make_step(issue_severity_filter="critical", pass_expression="issues.size() == 0"))
-        issues = (make_issue("low", "Dull."), make_issue("low", "Long."))
-        message = system_message(flow, make_history(make_attempt(outcome="failed", issues=issues)))
-        assert "Dull." in message and "Long." in message
-
-    def test_what_failed_an_earlier_step_is_shown_to_the_steps_that_include_it(self) -> None:
-        tone = {"name": "Tone", "rule": "true", "severity": "low"}
-        flow = make_flow(
-            make_step(1, audits=[tone]), make_step(2, include_results=[1], audits=[{**tone, "fail_at": "never"}])
-        )
-        dull = make_issue("low", "Dull.", audit="Tone")
-        history = make_history(make_attempt(1, 1, "failed", issues=(dull,)), make_attempt(1, 2, issues=(dull,)))
-        earlier = section(system_message(flow, history, 2), PREVIOUS_STEPS_HEADING)
-        assert "attempt 1" in earlier and "attempt 2" not in earlier
-
-    def test_an_attempt_with_no_issue_left_is_left_out_and_so_is_an_empty_section(self) -> None:
-        history = make_history(make_attempt(outcome="failed", issues=(make_issue("medium"),)))
-        assert system_message(make_flow(make_step()), history) == ""
-
-    def test_both_sections_are_filtered_alike(self) -> None:
-        flow = make_flow(make_step(1), make_step(2, include_results=[1], issue_severity_filter="critical"))
-        issues = (make_issue("high", "A high flaw."), make_issue("critical", "A critical flaw."))
-        history = make_history(make_attempt(1, issues=issues), make_attempt(2, outcome="failed", issues=issues))
-        message = system_message(flow, history, 2)
-        for heading in (PREVIOUS_STEPS_HEADING, CURRENT_STEP_HEADING):
-            assert "A critical flaw." in section(message, heading)
-            assert "A high flaw." not in section(message, heading)
-
 
 class TestPreviousStepResults:
     FLOW = make_flow(make_step(1), make_step(2), make_step(3, include_results=[1], system_message="Go on."))
@@ -178,23 +140,6 @@ class TestPreviousStepResults:
     def test_steps_that_are_not_included_stay_out(self) -> None:
         history = make_history(make_attempt(1), make_attempt(2, issues=(make_issue("high", "Not your business."),)))
         assert system_message(self.FLOW, history, 3) == "Go on."
-
-    def test_the_input_and_clean_steps_have_no_issues_so_including_them_adds_nothing(self) -> None:
-        assert system_message(make_flow(make_step(include_results=[0])), make_history()) == ""
-        assert system_message(self.FLOW, make_history(make_attempt(1), make_attempt(2)), 3) == "Go on."
-
-
-class TestSections:
-    def test_each_section_knows_the_attempts_and_the_issues_that_it_tells_of(self) -> None:
-        flow = make_flow(make_step(1), make_step(2, system_message="Go on.", include_results=[1]))
-        told = make_issue("high", "Dull.")
-        first = make_attempt(1, issues=(make_issue("low"), told))
-        second = make_attempt(2, outcome="failed")
-        history = make_history(first, second)
-        earlier, current = build_sections(flow, history, 2)
-        assert [(one.attempt, one.issues) for one in earlier.attempts] == [(first, (told,))]
-        assert [one.heading for one in current.attempts] == ["### Attempt 1"]
-        assert system_message(flow, history, 2) == f"Go on.\n\n{earlier.text}\n\n{current.text}"
 
 
 class TestRequest:

@@ -50,10 +50,6 @@ class TestPointers:
     def test_what_stands_at_a_pointer_is_taken_out(self, rule: str, value: Any, redacted: Any) -> None:
         assert redact_input([rule], value) == redacted
 
-    def test_an_input_without_any_of_it_stays_the_same_object(self) -> None:
-        value = {"topic": "tea"}
-        assert redact_input(["/customer/name", "email"], value) is value
-
     @pytest.mark.parametrize(
         ("secret", "text", "kept"),
         [

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from flows.engine import plugin_calls
 from flows.engine.errors import ExpressionError
 from flows.engine.plugins import PythonFunction, Registry
 from flows.engine.spec import AuditSpec
-from tests.engine.audit_parts import assert_broken, run_python
 from tests.engine.builders import make_flow, make_step
 from tests.engine.executions import LONG, execute, simulate
 
@@ -67,59 +65,11 @@ class TestAudits:
         assert issue.description.endswith("“python:check” did not return within 0.05 seconds.")
         assert (attempt.outcome.value, attempt.output) == ("failed", LONG)
 
-    async def test_a_timeout_of_its_own_is_told_as_its_own(self) -> None:
-        async def check(output: Any) -> None:
-            raise TimeoutError("directory")
-
-        assert "raised TimeoutError: directory" in (await run_audited(check)).issues[0].description
-
-    async def test_a_function_that_never_returns_ends_the_run_with_a_sentence(self, stuck: Any) -> None:
-        registry = Registry()
-        registry.function("give")(stuck)
-        step = make_step(1, input_expression="python:give")
-        end = await execute(make_flow(step), registry=registry, plugin_timeout=0.05)
-        assert end.finish is not None
-        assert end.finish.sentence.endswith("input_expression: “python:give” did not return within 0.05 seconds.")
-
-    @pytest.mark.parametrize("error", [KeyboardInterrupt(), asyncio.CancelledError(), GeneratorExit()], ids=repr)
-    async def test_one_that_raises_what_means_something_to_the_worker_does_not_reach_it(
-        self, error: BaseException
-    ) -> None:
-        def check(output: Any) -> None:
-            raise error
-
-        assert_broken(await run_python(check), f"raised {type(error).__name__}")
-
 
 class TestThreads:
     @pytest.fixture(autouse=True)
     def one_at_a_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(plugin_calls, "MAX_THREADS", 1)
-
-    async def test_a_stuck_call_takes_no_place_from_others(self, stuck: Any) -> None:
-        for _ in range(3):
-            with pytest.raises(ExpressionError, match="“slow” did not return within"):
-                await call("slow", stuck, timeout=0.01)
-            assert await call("quick", lambda: 7) == 7
-
-    async def test_what_waits_for_a_thread_has_its_time_still_before_it(self) -> None:
-        go = threading.Event()
-        first = asyncio.ensure_future(call("first", go.wait))
-        second = asyncio.ensure_future(call("second", lambda: 2, timeout=0.5))
-        asyncio.get_running_loop().call_later(0.05, go.set)
-        assert await asyncio.gather(first, second) == [True, 2]
-
-    async def test_a_call_that_nobody_waits_for_is_not_made(self) -> None:
-        go, made = threading.Event(), []
-        first = asyncio.ensure_future(call("first", go.wait))
-        second = asyncio.ensure_future(call("second", lambda: made.append(2)))
-        third = asyncio.ensure_future(call("third", lambda: 3))
-        await asyncio.sleep(0)
-        second.cancel()
-        await asyncio.sleep(0)
-        go.set()
-        assert await third == 3
-        assert (await first, second.cancelled(), made) == (True, True, [])
 
     async def test_a_cancelled_run_leaves_its_stuck_call_behind(self, stuck: Any) -> None:
         begun, loop = asyncio.Event(), asyncio.get_running_loop()
@@ -148,11 +98,6 @@ class TestThreads:
             for thread in [one for one in threading.enumerate() if one.name == "call"]:
                 await asyncio.to_thread(thread.join)
         assert await call("often", end.wait)
-
-    async def test_calls_see_the_context_of_their_run(self) -> None:
-        run: ContextVar[int] = ContextVar("run")
-        run.set(42)
-        assert await call("get", lambda: [run.get()]) == [42]
 
 
 EXITS = """
