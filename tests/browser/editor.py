@@ -9,12 +9,12 @@ from playwright.sync_api import Locator, Page, expect
 
 from flows.models import Flow, FlowVersion
 from flows.publishing import publish_flow
-from tests.engine.builders import make_flow
+from tests.runs.pages.history_builders import make_page_flow
 
 
 def open_flow(page: Page, *steps: Any, **fields: Any) -> Flow:
     """Store a flow of these steps and open its editor."""
-    flow = publish_flow(spec=make_flow(*steps, **fields)).flow
+    flow = publish_flow(spec=make_page_flow(*steps, **fields)).flow
     page.goto(reverse("admin:flows_flow_change", args=[flow.pk]))
     expect(outline(page)).to_be_visible()
     return flow
@@ -53,7 +53,7 @@ def save(page: Page, number: int = 2) -> FlowVersion:
     """Save, see that it is saved, and give the version."""
     press_save(page)
     expect(page.get_by_text(f"Saved as version {number}")).to_be_visible()
-    return FlowVersion.objects.get(number=number)
+    return FlowVersion.objects.filter(number=number).latest("pk")
 
 
 def wait_for_draft(page: Page) -> None:

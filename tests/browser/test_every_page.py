@@ -58,6 +58,9 @@ def find_problems(page: Page, complaints: Complaints, asked: Asked = ASKED) -> l
     if asked and not page.evaluate("'axe' in window"):
         page.evaluate(AXE)
     for width, theme in product(WIDTHS, THEMES):
+        # In the dark nothing is wider.
+        if theme == "dark" and (theme, width) not in asked:
+            continue
         resize(page, width)
         page.emulate_media(color_scheme=theme)
         # What is fading in has colours of its own for a moment.
@@ -145,7 +148,7 @@ def show_search_and_guides(page: Page) -> Iterator[None]:
     page.keyboard.type("W")
     expect(page.get_by_role("dialog").get_by_role("option", name=LONG)).to_be_visible()
     yield
-    for address in ("/search/?q=run", "/guides/flow-reference/", "/guides/deploy/"):
+    for address in ("/search/?q=run", "/guides/flow-reference/"):
         page.goto(address)
         yield
 
@@ -267,9 +270,8 @@ def show_the_editor(page: Page) -> Iterator[None]:
         row(page, name).first.click()
         open_all_folds(page)
         yield
-    for tab in ("From an example", "Registered type"):
-        page.locator("#editor-part").get_by_role("tab", name=tab).click()
-        yield
+    page.locator("#editor-part").get_by_role("tab", name="Registered type").click()
+    yield
     page.get_by_role("button", name="Add an audit").click()
     press_save(page)
     expect(page.get_by_role("button", name="problems to fix")).to_be_visible()
@@ -287,11 +289,11 @@ def show_versions_and_files(page: Page) -> Iterator[None]:
     for retries in (1, 2):
         steps = [{**document["steps"][0], "max_retries": retries}, *document["steps"][1:]]
         load_flow(document={**document, "steps": steps}, note=f"Retries are {retries}.")
-    for address in ("", "compare/?from=1&to=3", "compare/?from=3&to=9", "1/restore/", "3/restore/"):
+    for address in ("", "compare/?from=1&to=3", "1/restore/"):
         page.goto(f"/admin/flows/flow/{flow.pk}/versions/{address}")
         open_all_folds(page)
         yield
-    for name in ("colour-theme", "other-theme", "No_Theme"):
+    for name in ("colour-theme", "No_Theme"):
         page.goto("/admin/flows/flow/upload/")
         page.get_by_label("Or paste its text").fill(f"name: {name}\nsteps: [{{name: One}}]\nunknown: 1\n")
         page.get_by_role("button", name="Check the file").click()
@@ -302,11 +304,11 @@ def show_versions_and_files(page: Page) -> Iterator[None]:
 def show_backtests(page: Page) -> Iterator[None]:
     version = store_history()[0].version
     long = {"description": LONG, "title": LONG}
-    found = [finish_in_thread(ask(make_audited_flow(length, **long))) for length in (5, 20)]
+    found = [finish_in_thread(ask(make_audited_flow(20, **long)))]
     found += [finish_in_thread(ask(version, leaves_out_each=True)), ask(make_audited_flow(6))]
     published = make_version(make_audited_flow(20, **long))
     addresses = [f"/backtests/{one.pk}/" for one in found]
-    addresses += [f"{addresses[1]}?kind=refused", f"/flows/texts/backtests/?status={LONG}", "/flows/texts/backtests/"]
+    addresses += [f"{addresses[0]}?kind=refused", f"/flows/texts/backtests/?status={LONG}"]
     addresses += ["/flows/texts/?version=1", f"/flows/texts/versions/{published.number}/"]
     addresses += [f"/admin/flows/flow/{published.flow_id}/versions/{published.number}/make-live/"]
     for address in addresses:

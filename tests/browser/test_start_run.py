@@ -1,16 +1,20 @@
-"""Writing the input of a run: as a form, as JSON, from an example; nothing that was typed is lost."""
+"""Starting a run: its input is written as a form and as JSON, and comes back after the session ended."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Permission, User
 from playwright.sync_api import Page, expect
 
 from runs.models import BrowserSession, Run
 from tests.runs.builders import make_version
 from tests.runs.pages.history_builders import make_page_flow
+from tests.security.provider import FakeProvider
+from tests.security.test_openid import provider
+
+__all__ = ["provider"]
 
 ADDRESS = "/runs/new/colour-theme/"
 
@@ -40,11 +44,6 @@ INPUT = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _flow(transactional_db: None) -> None:
-    make_version(make_page_flow(input_schema=SCHEMA))
-
-
 def tab(page: Page, name: str) -> None:
     """Go over to the form or to JSON."""
     page.get_by_role("group", name="Input format").get_by_role("button", name=name).click()
@@ -67,75 +66,29 @@ def list_kept(page: Page) -> list[str]:
     return [name for name in names if name.startswith("toolflow:typed:")]
 
 
-def test_what_was_typed_is_there_again_after_the_session_ended_and_for_nobody_else(admin_page: Page) -> None:
+def sign_in_there(page: Page) -> None:
+    page.get_by_role("link", name="Sign in with Example ID").click()
+    page.get_by_role("link", name="Yes, that is me").click()
+
+
+@pytest.mark.urls("tests.security.test_openid")
+def test_an_input_is_written_as_form_and_json_and_outlasts_the_session(
+    transactional_db: None, page: Page, provider: FakeProvider, settings: Any
+) -> None:
+    make_version(make_page_flow(input_schema=SCHEMA))
     User.objects.create_superuser("grace", password="secret")
-    admin_page.goto(ADDRESS)
-    for view in ("Form", "JSON"):
-        fill_form(admin_page)
-        admin_page.locator("#more summary").click()
-        admin_page.get_by_label("Labels").fill("pilot")
-        if view == "JSON":
-            tab(admin_page, "JSON")
-        BrowserSession.objects.all().delete()
-        admin_page.get_by_role("button", name="Start run").click()
-        assert list_kept(admin_page)
-        expect(admin_page.get_by_role("status")).to_contain_text("You are not signed in any more, so nothing was done.")
-        admin_page.get_by_label("User name").fill("grace")
-        admin_page.get_by_label("Password").fill("secret")
-        admin_page.get_by_role("button", name="Sign in").click()
-        if view == "Form":
-            # That was typed by somebody else.
-            expect(admin_page.get_by_label("Brand")).to_have_value("")
-            assert list_kept(admin_page) == []
-    expect(admin_page.get_by_label("Labels")).to_have_value("pilot")
-    expect(admin_page.get_by_label("Labels")).to_be_visible()
-    assert not Run.objects.exists()
-    admin_page.get_by_role("button", name="Start run").click()
-    expect(admin_page.locator("h1")).to_contain_text("Queued")
-    run = Run.objects.get()
-    assert (run.input, run.labels) == (INPUT, ["pilot"])
-    assert list_kept(admin_page) == []
-
-
-def test_problems_are_told_while_one_types_in_the_form_or_in_json(admin_page: Page) -> None:
-    admin_page.goto(ADDRESS)
-    fill_form(admin_page)
-    admin_page.get_by_label("Seeds").fill("9")
-    admin_page.locator("#more summary").click()
-    admin_page.get_by_label("Time limit").fill("soon")
-    admin_page.get_by_role("button", name="Start run").click()
-    summary, seeds, limit = admin_page.get_by_role("alert"), admin_page.get_by_label("Seeds"), "Time limit"
-    expect(summary.get_by_role("link")).to_have_text(["Seeds", limit])
-    admin_page.locator("#more summary").click()
-    summary.get_by_role("link", name=limit).click()
-    expect(admin_page.get_by_label(limit)).to_be_focused()
-    expect(seeds).to_have_attribute("aria-invalid", "true")
-    seeds.fill("3")
-    expect(seeds).not_to_have_attribute("aria-invalid", "true")
-    expect(summary.get_by_role("link")).to_have_text([limit])
-    admin_page.get_by_label(limit).fill("60")
-    expect(summary).to_have_count(0)
-    for text, direction in (("المورد يوافق", "rtl"), ("Two\nlines", "ltr")):
-        admin_page.get_by_label("About").fill(text)
-        expect(admin_page.get_by_label("About")).to_have_attribute("dir", direction)
-    # What was typed comes along from the form to JSON and back.
-    tab(admin_page, "JSON")
-    text_area = admin_page.get_by_label("Input", exact=True)
-    text_area.fill(text_area.input_value().replace("Tea & Co", "Coffee & Co"))
-    tab(admin_page, "Form")
-    admin_page.get_by_label("Brand").press("Enter")
-    expect(admin_page.locator("h1")).to_contain_text("Queued")
-    assert Run.objects.get().input == {**INPUT, "brand": "Coffee & Co"}
-
-    admin_page.goto(f"{ADDRESS}?view=json")
-    text, status = admin_page.get_by_label("Input", exact=True), admin_page.locator("#input-json-status")
-    layout = admin_page.get_by_role("button", name="Format")
+    # An account that may do something already waits for whoever comes with its address.
+    settings.TOOLFLOW_OIDC_LINK = ["olga"]
+    olga = User.objects.create_user("olga", email=provider.claims["email"])
+    olga.user_permissions.set(Permission.objects.filter(codename__in=["add_run", "view_run", "view_flow"]))
+    page.goto(f"{ADDRESS}?view=json")
+    sign_in_there(page)
+    text, status = page.get_by_label("Input", exact=True), page.locator("#input-json-status")
+    layout = page.get_by_role("button", name="Format")
     expect(status).to_have_text("✓ Valid JSON")
     text.fill('{\n  "brand": "x"\n  "seeds": 1\n}')
     expect(status).to_contain_text("Line 3, column 3")
     expect(layout).to_be_hidden()
-    admin_page.get_by_role("button", name="Start run").click()
-    expect(admin_page.get_by_role("alert")).to_contain_text("Line 3, column 3")
     text.fill("[1]")
     expect(status).to_have_text("A JSON object { … } is expected.")
     text.fill('{"brand": "a {b}, [c]: \\"d\\"", "long": 12345678901234567890, "none": [], "many": [1, {"x": {}}]}')
@@ -146,5 +99,53 @@ def test_problems_are_told_while_one_types_in_the_form_or_in_json(admin_page: Pa
         '  "many": [\n    1,\n    {\n      "x": {}\n    }\n  ]\n}'
     )
     expect(text).to_be_focused()
-    tab(admin_page, "Form")
-    expect(admin_page.get_by_role("status")).to_contain_text("The form can’t show this input exactly")
+    tab(page, "Form")
+    expect(page.get_by_role("status")).to_contain_text("The form can’t show this input exactly")
+
+    page.goto(ADDRESS)
+    fill_form(page)
+    page.get_by_label("Seeds").fill("9")
+    page.locator("#more summary").click()
+    page.get_by_label("Time limit").fill("soon")
+    page.get_by_role("button", name="Start run").click()
+    summary, seeds, limit = page.get_by_role("alert"), page.get_by_label("Seeds"), "Time limit"
+    expect(summary.get_by_role("link")).to_have_text(["Seeds", limit])
+    page.locator("#more summary").click()
+    summary.get_by_role("link", name=limit).click()
+    expect(page.get_by_label(limit)).to_be_focused()
+    expect(seeds).to_have_attribute("aria-invalid", "true")
+    seeds.fill("3")
+    expect(seeds).not_to_have_attribute("aria-invalid", "true")
+    expect(summary.get_by_role("link")).to_have_text([limit])
+    page.get_by_label(limit).fill("60")
+    expect(summary).to_have_count(0)
+    for words, direction in (("المورد يوافق", "rtl"), ("Two\nlines", "ltr")):
+        page.get_by_label("About").fill(words)
+        expect(page.get_by_label("About")).to_have_attribute("dir", direction)
+
+    # What was typed comes along from the form to JSON, and is kept for the same user only.
+    page.get_by_label("Labels").fill("pilot")
+    tab(page, "JSON")
+    text.fill(text.input_value().replace("Tea & Co", "Coffee & Co"))
+    BrowserSession.objects.all().delete()
+    page.get_by_role("button", name="Start run").click()
+    expect(page.get_by_role("status")).to_contain_text("You are not signed in any more, so nothing was done.")
+    sign_in_there(page)
+    expect(page.get_by_label("Labels")).to_have_value("pilot")
+    expect(page.get_by_label("Labels")).to_be_visible()
+    tab(page, "Form")
+    expect(page.get_by_label("Brand")).to_have_value("Coffee & Co")
+    BrowserSession.objects.all().delete()
+    page.get_by_role("button", name="Start run").click()
+    assert list_kept(page)
+    page.get_by_label("User name").fill("grace")
+    page.get_by_label("Password").fill("secret")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_label("Brand")).to_have_value("")
+    assert list_kept(page) == []
+    assert not Run.objects.exists()
+    fill_form(page)
+    page.get_by_label("Brand").press("Enter")
+    expect(page.locator("h1")).to_contain_text("Queued")
+    assert Run.objects.get().input == INPUT
+    assert list_kept(page) == []
