@@ -11,8 +11,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from asgiref.sync import async_to_sync, sync_to_async
 from django.db import InterfaceError, OperationalError, transaction
@@ -46,16 +45,6 @@ GONE = 410
 """The status of a receiver that wants no more of this."""
 
 
-@dataclass(frozen=True, slots=True)
-class Try:
-    """One POST of a delivery, whose ``try_count`` as it was claimed is the fence for what is stored of it."""
-
-    delivery: WebhookDelivery
-    at: datetime
-    body: str = ""
-    signature: str = ""
-
-
 def send_all() -> int:
     """Send until nothing is due or ``MAX_SECONDS`` are over; gives the number of tries.
 
@@ -68,7 +57,7 @@ def send_all() -> int:
 async def _send_all() -> int:
     # Queries run in the thread of the caller.
     claim, store = sync_to_async(claim_due), sync_to_async(store_answer)
-    under_way: dict[asyncio.Task[Answer], Try] = {}
+    under_way: dict[asyncio.Task[Answer], WebhookTry] = {}
     count = 0
     end = time.monotonic() + MAX_SECONDS
     try:
@@ -89,12 +78,12 @@ async def _send_all() -> int:
         await asyncio.gather(*under_way, return_exceptions=True)
 
 
-async def _send(one: Try) -> Answer:
-    headers = build_headers(message_id=one.delivery.message_id, at=one.at, signature=one.signature)
-    return await post(one.delivery.url, body=one.body, headers=headers)
+async def _send(one: WebhookTry) -> Answer:
+    headers = build_headers(message_id=one.delivery.message_id, at=one.started_at, signature=one.signature)
+    return await post(one.delivery.url, body=one.delivery.body, headers=headers)
 
 
-def claim_due(*, free: int, hosts: Mapping[str, int]) -> list[Try]:
+def claim_due(*, free: int, hosts: Mapping[str, int]) -> list[WebhookTry]:
     """Lease up to ``free`` deliveries that are due, the longest waiting first, and begin a try of each.
 
     ``hosts`` counts the tries under way to each host; none gets more than ``MAX_PER_HOST``.
@@ -114,17 +103,19 @@ def claim_due(*, free: int, hosts: Mapping[str, int]) -> list[Try]:
                 claimed.append(row)
         keys = [row.pk for row in claimed]
         WebhookDelivery.objects.filter(pk__in=keys).update(try_count=F("try_count") + 1, sending_until=in_future(LEASE))
-        WebhookTry.objects.bulk_create([WebhookTry(delivery=row, number=row.try_count) for row in claimed])
-    return [one for row in claimed if (one := _build_try(row)) is not None]
+        begun = [WebhookTry(delivery=row, number=row.try_count) for row in claimed]
+        WebhookTry.objects.bulk_create(begun)
+    return [one for one in begun if _sign(one)]
 
 
-def _build_try(delivery: WebhookDelivery) -> Try | None:
-    """The try that was begun; None if it can't be made, which is stored."""
-    now = timezone.now()
+def _sign(one: WebhookTry) -> bool:
+    """Build the message of a try that begins now, and its signature. False if that can't be done, which is stored."""
+    delivery, one.started_at = one.delivery, timezone.now()
     try:
         if secrets := _list_secrets(delivery):
-            body = delivery.body or build_body(delivery)
-            return Try(delivery, now, body, sign(secrets, message_id=delivery.message_id, at=now, body=body))
+            delivery.body = delivery.body or build_body(delivery)
+            one.signature = sign(secrets, message_id=delivery.message_id, at=one.started_at, body=delivery.body)
+            return True
         problem = "Its endpoint was deleted or disabled."
     except (OperationalError, InterfaceError):
         raise
@@ -132,8 +123,8 @@ def _build_try(delivery: WebhookDelivery) -> Try | None:
         # It would fail the same way with every try, and others are to be sent.
         logger.exception("The webhook of run %s can't be built.", delivery.run_id)
         problem = "Internal error when building it; see the log."
-    store_answer(Try(delivery, now, delivery.body), Answer(problem=problem, is_refused=True))
-    return None
+    store_answer(one, Answer(problem=problem, is_refused=True))
+    return False
 
 
 def _list_secrets(delivery: WebhookDelivery) -> list[str]:
@@ -160,9 +151,8 @@ def choose_next(answer: Answer, *, number: int) -> tuple[DeliveryState, float | 
     return DeliveryState.WAITING, max(delay, answer.retry_after or 0.0)
 
 
-def store_answer(one: Try, answer: Answer) -> bool:
+def store_answer(one: WebhookTry, answer: Answer) -> bool:
     """Store what came back, and what follows from it. False if there was a later try since: that one counts."""
-    number = one.delivery.try_count
     state, delay = choose_next(answer, number=one.delivery.round)
     now = timezone.now()
     with transaction.atomic():
@@ -171,16 +161,16 @@ def store_answer(one: Try, answer: Answer) -> bool:
         # what was on its way meanwhile must not bring it back.
         list(delivery.select_for_update().values_list("pk"))
         has_texts = delivery.filter(run__outputs_removed_at=None).exists()
-        is_latest = delivery.filter(try_count=number).update(
+        is_latest = delivery.filter(try_count=one.number).update(
             state=state,
-            body=one.body if has_texts else "",
+            body=one.delivery.body if has_texts else "",
             last_status=answer.status,
             sending_until=None,
             next_try_at=None if delay is None else in_future(timedelta(seconds=delay)),
             ended_at=None if state == DeliveryState.WAITING else now,
         )
-        WebhookTry.objects.filter(delivery=one.delivery, number=number).update(
-            started_at=one.at,
+        WebhookTry.objects.filter(pk=one.pk).update(
+            started_at=one.started_at,
             ended_at=now,
             signature=one.signature,
             status=answer.status,

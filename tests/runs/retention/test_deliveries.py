@@ -65,7 +65,7 @@ class TestOutputs:
         )
         answer = Answer(status=500, body=f"I don’t like {PRIVATE}.", problem="It answered 500.")
         tries = {one.delivery.pk: one for one in claim_due(free=3, hosts=Counter())}
-        assert all(PRIVATE in one.body for one in tries.values())
+        assert all(PRIVATE in one.delivery.body for one in tries.values())
         store_answer(tries[answered.pk], answer)
         store_answer(tries[other.pk], answer)
         Run.objects.filter(pk=other.run_id).update(ended_at=timezone.now() + timedelta(minutes=1))
