@@ -17,7 +17,7 @@ from runs.locks import hold
 from runs.models import DailyRuns, Run
 from runs.pages.access import confirm, require_permission
 from runs.seeding import SampleError, fetch_sample_flows, remove_samples, seed_history
-from runs.seeding.removal import NOTE, USERS
+from runs.seeding.storing import NOTE, USERS
 
 RUNS, PLANTED_RUNS, DAYS = 300, 100, 14
 """What is made within a request: it takes about two seconds."""

@@ -1,4 +1,4 @@
-"""Store invented runs of flows of their own: the examples under names of their own, in several versions."""
+"""Store invented runs of sample flows: the examples under names of their own, in several versions; and remove them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import models, transaction
+from django.db.models import QuerySet
 
 from flows.engine import history as engine
 from flows.engine.history import sum_usage
@@ -20,14 +21,20 @@ from flows.examples import find_digest, load_documents
 from flows.models import Flow, FlowVersion
 from flows.publishing import publish_flow
 from runs.facets import add_facets, list_facets
-from runs.models import Attempt, AttemptRequest, FacetKind, Issue, Run, Step, TokenUsage
+from runs.locks import STATISTICS, hold
+from runs.models import Attempt, AttemptRequest, DailyRuns, FacetKind, Issue, Run, Step, TokenUsage
+from runs.retention.purging import delete_runs
 from runs.rollup import count_ended_runs
 from runs.seeding.cases import SLIPS, load_cases, play_courses
 from runs.seeding.planted import load_planted_document, play_planted_courses
-from runs.seeding.removal import NOTE, PREFIX, USERS, SampleError, fetch_sample_flows
 from runs.seeding.simulation import START, Course
 from runs.stored_history import build_issues, build_usage
 
+PREFIX = "seeded-"
+"""Begins the names of sample flows and of the users who started their runs."""
+NOTE = "Sample version "
+"""Begins the notes of the versions of sample flows."""
+USERS = tuple(PREFIX + name for name in ("ada", "grace", "linus"))
 VERSIONS = len(SLIPS)
 COURSES = 48
 """Of each version at most."""
@@ -44,8 +51,37 @@ WORDS = (
 REFERENCE = "{reference}"
 """Stands in the texts of courses for words that each run has for itself."""
 
+MAX_DELETED = 100
+"""Runs that are deleted together."""
+
 _Course = tuple[FlowVersion, Course]
 """A version with one of the courses that its runs take."""
+
+
+class SampleError(Exception):
+    """Sample history can't be stored or removed now. The message says why, and what to do."""
+
+
+def fetch_sample_flows() -> QuerySet[Flow]:
+    """Flows of sample history: a flow of a user's may have such a name, but no such first version."""
+    return Flow.objects.filter(name__startswith=PREFIX, versions__number=1, versions__note__startswith=NOTE)
+
+
+def remove_samples() -> None:
+    """Delete sample flows with all of their versions, runs and statistics. Raises ``SampleError``; then nothing is."""
+    with transaction.atomic():
+        flows = list(fetch_sample_flows().select_for_update())
+        runs = Run.objects.filter(flow__in=flows).order_by()
+        if runs.filter(ended_at=None).exists():
+            raise SampleError("Runs of sample flows have not ended. Wait until they have, or cancel them first.")
+        if not hold(STATISTICS):
+            raise SampleError("Statistics are being counted. Try again in a few seconds.")
+        while run_ids := list(runs.values_list("pk", flat=True)[:MAX_DELETED]):
+            delete_runs(run_ids)
+        DailyRuns.objects.filter(flow__in=flows).delete()
+        for flow in flows:
+            flow.delete()
+        User.objects.filter(username__in=USERS, is_active=False).delete()
 
 
 def seed_history(
