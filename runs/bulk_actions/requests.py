@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from django.db import transaction
@@ -31,26 +29,6 @@ PREVIEW_WINDOWS = 5
 """Windows that a preview searches."""
 EXAMPLES = 10
 _BATCH_SIZE = 5_000
-
-
-@dataclass(frozen=True, slots=True)
-class BulkPreview:
-    """The runs that would be cancelled or run again."""
-
-    count: int
-    """Runs that are meant, as far as they were counted."""
-    is_exact: bool
-    """False if there may be more."""
-    examples: tuple[Run, ...]
-    """The newest of them."""
-    cost: Decimal | None
-    """USD of the counted runs; None if no cost is known."""
-    unpriced: int
-    """Attempts of theirs at an unknown price."""
-    simulated: int
-    """How many of the counted were answered by the simulated model."""
-    left_out: int
-    """Chosen runs to which nothing would be done: they have ended, or have not, or there are none."""
 
 
 def request_bulk_action(
@@ -104,13 +82,13 @@ def fetch_matching(kind: BulkKind, filters: RunFilters, *, newest: int, most: in
     return ids
 
 
-def preview_matching(kind: BulkKind, filters: RunFilters, *, newest: int) -> BulkPreview:
+def preview_matching(kind: BulkKind, filters: RunFilters, *, newest: int) -> dict[str, Any]:
     """The runs that ``fetch_matching`` would give, counted up to a bound."""
     ids, is_complete = _search(kind, filters, newest=newest, limit=MAX_COUNTED + 1, windows=PREVIEW_WINDOWS)
     return _build_preview(ids[:MAX_COUNTED], is_exact=is_complete and len(ids) <= MAX_COUNTED, left_out=0)
 
 
-def preview_chosen(kind: BulkKind, run_ids: Collection[int]) -> BulkPreview:
+def preview_chosen(kind: BulkKind, run_ids: Collection[int]) -> dict[str, Any]:
     """Those of these runs to which ``kind`` would do something."""
     is_meant = ~Q(status__in=ENDED) if kind == BulkKind.CANCEL else Q(status__in=ENDED)
     meant = Run.objects.filter(is_meant, pk__in=run_ids).order_by("-created_at", "-pk").values_list("pk", flat=True)
@@ -141,7 +119,8 @@ def _search(
     return ids, False
 
 
-def _build_preview(ids: Sequence[int], *, is_exact: bool, left_out: int) -> BulkPreview:
+def _build_preview(ids: Sequence[int], *, is_exact: bool, left_out: int) -> dict[str, Any]:
+    """The runs that would be cancelled or run again: how many, the newest of them, and what they cost."""
     figures = Run.objects.filter(pk__in=ids).aggregate(
         cost=Sum("cost"), unpriced=Sum("unpriced_count"), simulated=Count("pk", filter=Q(is_simulated=True))
     )
@@ -151,12 +130,14 @@ def _build_preview(ids: Sequence[int], *, is_exact: bool, left_out: int) -> Bulk
         .defer("input", "model_settings", "end_sentence", "version__spec")
         .order_by("-created_at", "-pk")
     )
-    return BulkPreview(
-        count=len(ids),
-        is_exact=is_exact,
-        examples=tuple(examples),
-        cost=figures["cost"],
-        unpriced=figures["unpriced"] or 0,
-        simulated=figures["simulated"],
-        left_out=left_out,
-    )
+    return {
+        "count": len(ids),
+        # False if there may be more.
+        "is_exact": is_exact,
+        "examples": list(examples),
+        "cost": figures["cost"],
+        "unpriced": figures["unpriced"] or 0,
+        "simulated": figures["simulated"],
+        # Chosen runs to which nothing would be done.
+        "left_out": left_out,
+    }

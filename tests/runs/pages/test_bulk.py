@@ -70,7 +70,7 @@ class TestAskingToConfirm:
         queued, ended = make_run(), make_stored_run()
         answer = ask(operator, CANCEL, choose(queued, ended))
         preview = answer.context["preview"]
-        assert (preview.count, preview.left_out, preview.examples) == (1, 1, (queued,))
+        assert (preview["count"], preview["left_out"], preview["examples"]) == (1, 1, [queued])
         page = answer.content.decode()
         assert f"#{queued.pk}" in page and f"#{ended.pk}" not in page
 
@@ -83,7 +83,7 @@ class TestAskingToConfirm:
         self, operator: Client, fields: Any, cost: Decimal | None, unpriced: int, simulated: int
     ) -> None:
         preview = ask(operator, RUN_AGAIN, choose(*make_failed(2, **fields))).context["preview"]
-        assert (preview.cost, preview.unpriced, preview.simulated) == (cost, unpriced, simulated)
+        assert (preview["cost"], preview["unpriced"], preview["simulated"]) == (cost, unpriced, simulated)
 
     def test_all_that_match_are_shown_by_filters_examples_and_number(
         self, operator: Client, monkeypatch: pytest.MonkeyPatch
@@ -92,12 +92,12 @@ class TestAskingToConfirm:
         make_stored_run()
         answer = ask(operator, RUN_AGAIN, choose_all("flow=example&status=failed"))
         preview = answer.context["preview"]
-        assert (preview.count, preview.is_exact, list(preview.examples)) == (12, True, runs[:1:-1])
+        assert (preview["count"], preview["is_exact"], preview["examples"]) == (12, True, runs[:1:-1])
         assert "Flow example Status failed" in read_words(answer.content.decode())
         # Very many are not counted.
         monkeypatch.setattr(requests, "MAX_COUNTED", 5)
         preview = ask(operator, RUN_AGAIN, choose_all()).context["preview"]
-        assert (preview.count, preview.is_exact) == (5, False)
+        assert (preview["count"], preview["is_exact"]) == (5, False)
 
     @pytest.mark.parametrize(
         ("address", "filters", "count"),
@@ -109,7 +109,7 @@ class TestAskingToConfirm:
         make_stored_run()
         make_run()
         answer = ask(operator, address, choose_all(filters))
-        assert answer.context["preview"].count == count
+        assert answer.context["preview"]["count"] == count
         page = answer.content.decode()
         assert ('id="confirm"' in page) == bool(count)
         assert ("button-danger" in page) == (bool(count) and address == CANCEL)
