@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -21,93 +20,47 @@ DETAILED_UP_TO = 1024**3
 """Bytes of an SQLite file whose tables are measured without being asked to: all of the file is read for that."""
 
 _PARTS = {"inputs": ("input",), "outputs": ("output", "raw_output")}
+_TABLE_COLUMNS = ("name", "rows", "data", "indexes")
 _ISSUE_PARTS = ("description", "context", "suggestions", "added_fields")
 
 
-@dataclass(frozen=True, slots=True)
-class TableSize:
-    """Bytes of one table."""
+def measure_storage(*, now: datetime, policy: Policy | None = None, is_detailed: bool = False) -> dict[str, Any]:
+    """Measure in bytes the ``total`` and what is ``free`` of it, ``tables`` and ``flows``, the largest first.
 
-    name: str
-    rows: int | None
-    """About so many; None where the database keeps no number."""
-    data: int
-    indexes: int
-
-
-@dataclass(frozen=True, slots=True)
-class FlowSize:
-    """What the runs of a flow take, from a sample."""
-
-    flow: str
-    runs: int
-    attempts: float
-    """Of a run, on average."""
-    run_bytes: int
-    """What an average run takes that has its outputs, without indexes; and of that:"""
-    inputs: int
-    outputs: int
-    requests: int
-    issues: int
-    policy: str
-    runs_due: int
-    """Runs that go under the policy now."""
-    outputs_due: int
-    """Runs that lose their outputs now."""
-    freed: int
-    """Bytes that this frees, about."""
-
-
-@dataclass(frozen=True, slots=True)
-class Storage:
-    """What takes the room."""
-
-    total: int
-    """Bytes of the whole database."""
-    free: int
-    """Of these, bytes of the file that are empty and will be used again (SQLite only)."""
-    tables: list[TableSize] | None
-    """The largest first; None where to measure them takes long and nobody asked for it."""
-    flows: list[FlowSize]
-
-
-def measure_storage(*, now: datetime, policy: Policy | None = None, is_detailed: bool = False) -> Storage:
-    """Measure tables and flows. With ``policy`` what would be due if all flows had that one.
-
-    ``is_detailed`` measures the tables of a large SQLite file too, which takes as long as to read all of it.
+    With ``policy`` what would be due if all flows had that one. ``is_detailed`` measures the tables of a large SQLite
+    file too, which takes as long as to read all of it; else they are None.
     """
-    total, free, tables = (
+    total, free, found = (
         _measure_postgresql() if connection.vendor == "postgresql" else _measure_sqlite(is_detailed=is_detailed)
     )
-    if tables is not None:
-        tables.sort(key=lambda table: table.data + table.indexes, reverse=True)
+    tables = found and [dict(zip(_TABLE_COLUMNS, row, strict=True)) for row in found]
+    if tables:
+        tables.sort(key=lambda table: table["data"] + table["indexes"], reverse=True)
     flows = [_measure_flow(flow, policy or effective_policy(flow), now) for flow in Flow.objects.order_by("name")]
-    flows.sort(key=lambda flow: flow.runs * flow.run_bytes, reverse=True)
-    return Storage(total, free, tables, flows)
+    flows.sort(key=lambda flow: flow["runs"] * flow["run_bytes"], reverse=True)
+    return {"total": total, "free": free, "tables": tables, "flows": flows}
 
 
-def _measure_flow(flow: Flow, policy: Policy, now: datetime) -> FlowSize:
+def _measure_flow(flow: Flow, policy: Policy, now: datetime) -> dict[str, Any]:
+    """What the runs of a flow take, from a sample: of an average run that has its outputs, without indexes."""
     found = Run.objects.filter(flow=flow).aggregate(runs=Count("pk"), first=Min("pk"), last=Max("pk"))
     sample = _choose_sample(flow, found["first"], found["last"]) if found["runs"] else []
     attempts = Run.objects.filter(pk__in=sample).aggregate(average=Avg("attempt_count"))["average"] or 0.0
     sizes = _measure_runs(sample)
     due = dict.fromkeys(Part, 0) | {task.part: task.count()[0] for task in build_tasks(flow, policy, now)}
     run_bytes = sum(sizes.values())
-    return FlowSize(
-        flow=flow.name,
-        runs=found["runs"],
-        attempts=round(float(attempts), 1),
-        run_bytes=run_bytes,
-        inputs=sizes["inputs"],
-        outputs=sizes["outputs"],
-        requests=sizes["requests"],
-        issues=sizes["issues"],
-        policy=str(policy),
-        runs_due=due[Part.RUNS],
-        outputs_due=due[Part.OUTPUTS],
+    return {
+        "flow": flow.name,
+        "runs": found["runs"],
+        "attempts": round(float(attempts), 1),
+        "run_bytes": run_bytes,
+        **sizes,
+        "policy": str(policy),
+        "runs_due": due[Part.RUNS],
+        "outputs_due": due[Part.OUTPUTS],
         # Of a run without outputs little is left.
-        freed=(due[Part.RUNS] + due[Part.OUTPUTS]) * run_bytes,
-    )
+        "freed": (due[Part.RUNS] + due[Part.OUTPUTS]) * run_bytes,
+    }
 
 
 def _choose_sample(flow: Flow, first: int, last: int) -> list[int]:
@@ -152,7 +105,7 @@ def _sum_sizes(columns: Sequence[str]) -> str:
     return f"SUM({' + '.join(f'COALESCE({size.format(column)}, 0)' for column in columns)})"
 
 
-def _measure_postgresql() -> tuple[int, int, list[TableSize] | None]:
+def _measure_postgresql() -> tuple[int, int, list[Any] | None]:
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_database_size(current_database())")
         (total,) = cursor.fetchone()
@@ -160,10 +113,10 @@ def _measure_postgresql() -> tuple[int, int, list[TableSize] | None]:
             "SELECT relname, GREATEST(reltuples, 0)::bigint, pg_table_size(oid), pg_indexes_size(oid) FROM pg_class "
             "WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace"
         )
-        return total, 0, [TableSize(*row) for row in cursor.fetchall()]
+        return total, 0, cursor.fetchall()
 
 
-def _measure_sqlite(*, is_detailed: bool) -> tuple[int, int, list[TableSize] | None]:
+def _measure_sqlite(*, is_detailed: bool) -> tuple[int, int, list[Any] | None]:
     with connection.cursor() as cursor:
         page, pages, free = (_ask_pragma(cursor, name) for name in ("page_size", "page_count", "freelist_count"))
         total = page * pages
@@ -176,7 +129,7 @@ def _measure_sqlite(*, is_detailed: bool) -> tuple[int, int, list[TableSize] | N
         for name, size in cursor.fetchall():
             table, kind = owners.get(name, (name, "table"))
             sizes.setdefault(table, [0, 0])[kind == "index"] += size
-    return total, page * free, [TableSize(name, None, *both) for name, both in sizes.items()]
+    return total, page * free, [(name, None, *both) for name, both in sizes.items()]
 
 
 def _ask_pragma(cursor: Any, name: str) -> int:

@@ -21,26 +21,11 @@ START_TIMEOUT = timedelta(seconds=5)
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerFigures:
-    """One drain at its last heartbeat."""
-
-    host: str
-    pid: int
-    version: str
-    slots: int
-    in_flight: int
-    state: str
-    """``working``, ``stopping`` or ``silent``."""
-    running_for: timedelta
-    """From its start to its last heartbeat."""
-    silent_for: timedelta
-
-
-@dataclass(frozen=True, slots=True)
 class QueueState:
     """The workers, and how many queued runs are ready, wait for a time, or wait for something else."""
 
-    workers: tuple[WorkerFigures, ...]
+    workers: list[Any]
+    """Rows of ``Worker`` with their ``state``, ``running_for`` and ``silent_for``: see ``_fetch_workers``."""
     ready: int
     later: int
     waiting: int
@@ -103,21 +88,14 @@ def _is_overdue() -> Q:
     return Q(available_at__lt=in_future(-START_TIMEOUT), cancel_requested=False)
 
 
-def _fetch_workers() -> tuple[WorkerFigures, ...]:
+def _fetch_workers() -> list[Any]:
+    """The drains at their last heartbeat: ``working``, ``stopping`` or ``silent``, how long until it and since."""
     rows: Any = Worker.objects.annotate(
         is_silent=Exists(Worker.objects.silent().filter(pk=OuterRef("pk"))),
         silent_for=ExpressionWrapper(Now() - F("heartbeat_at"), output_field=DurationField()),
     )
-    return tuple(
-        WorkerFigures(
-            host=row.host,
-            pid=row.pid,
-            version=row.version,
-            slots=row.slots,
-            in_flight=row.in_flight,
-            state="silent" if row.is_silent else "stopping" if row.is_stopping else "working",
-            running_for=row.heartbeat_at - row.started_at,
-            silent_for=max(row.silent_for, timedelta(0)),
-        )
-        for row in rows
-    )
+    for row in rows:
+        row.state = "silent" if row.is_silent else "stopping" if row.is_stopping else "working"
+        row.running_for = row.heartbeat_at - row.started_at
+        row.silent_for = max(row.silent_for, timedelta(0))
+    return list(rows)

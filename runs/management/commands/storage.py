@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentParser
-from dataclasses import asdict
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
@@ -14,7 +13,7 @@ from django.utils import timezone
 from flows.models import MAX_KEEP_DAYS
 from runs.management.terminal import format_table
 from runs.retention.policy import Policy
-from runs.storage import FlowSize, measure_storage
+from runs.storage import measure_storage
 
 MAX_TABLES = 12
 
@@ -39,32 +38,36 @@ class Command(BaseCommand):
         policy = Policy(runs, outputs) if runs or outputs else None
         storage = measure_storage(now=timezone.now(), policy=policy, is_detailed=options["exact"])
         if options["json"]:
-            self.stdout.write(json.dumps(asdict(storage), indent=2))
+            self.stdout.write(json.dumps(storage, indent=2))
             return
-        self.stdout.write(f"The database takes {_format_size(storage.total)}.")
-        if storage.free:
+        self.stdout.write(f"The database takes {_format_size(storage['total'])}.")
+        if storage["free"]:
             self.stdout.write(
-                f"{_format_size(storage.free)} of the file are empty and will be used again before it grows. To give "
-                "them back to the disk, stop everything and run “VACUUM”; see docs/retention.md."
+                f"{_format_size(storage['free'])} of the file are empty and will be used again before it grows. To "
+                "give them back to the disk, stop everything and run “VACUUM”; see docs/retention.md."
             )
-        if storage.tables is None:
+        if storage["tables"] is None:
             self.stdout.write("Tables are measured with --exact, which reads all of the file.")
         else:
-            sizes = [(one.name, _format_size(one.data), _format_size(one.indexes)) for one in storage.tables]
+            sizes = [
+                (one["name"], _format_size(one["data"]), _format_size(one["indexes"])) for one in storage["tables"]
+            ]
             self.stdout.write("\n" + format_table([("table", "data", "indexes"), *sizes[:MAX_TABLES]]))
-        for flow in storage.flows:
+        for flow in storage["flows"]:
             self._show_flow(flow)
 
-    def _show_flow(self, flow: FlowSize) -> None:
-        self.stdout.write(f"\n{flow.flow}: {flow.runs:,} runs, {flow.policy}")
-        if flow.runs:
+    def _show_flow(self, flow: dict[str, Any]) -> None:
+        self.stdout.write(f"\n{flow['flow']}: {flow['runs']:,} runs, {flow['policy']}")
+        if flow["runs"]:
             names = ("requests", "outputs", "inputs", "issues")
-            parts = ", ".join(f"{name} {_format_size(getattr(flow, name))}" for name in names)
-            self.stdout.write(f"  about {_format_size(flow.run_bytes)} a run with {flow.attempts:g} attempts: {parts}")
-        if flow.runs_due or flow.outputs_due:
+            parts = ", ".join(f"{name} {_format_size(flow[name])}" for name in names)
             self.stdout.write(
-                f"  due now: {flow.runs_due:,} runs, and the outputs of {flow.outputs_due:,}; "
-                f"about {_format_size(flow.freed)}"
+                f"  about {_format_size(flow['run_bytes'])} a run with {flow['attempts']:g} attempts: {parts}"
+            )
+        if flow["runs_due"] or flow["outputs_due"]:
+            self.stdout.write(
+                f"  due now: {flow['runs_due']:,} runs, and the outputs of {flow['outputs_due']:,}; "
+                f"about {_format_size(flow['freed'])}"
             )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from argparse import ArgumentParser
-from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
@@ -19,6 +18,7 @@ from runs.statistics.queue_state import QueueState, fetch_queue_state
 NO_WORKER_EXIT = 1
 DATABASE_EXIT = 2
 
+FIELDS = ("host", "pid", "version", "slots", "in_flight", "state", "running_for", "silent_for")
 HEAD = ("HOST", "PROCESS", "VERSION", "STATE", "IN FLIGHT", "SLOTS", "RUNNING FOR", "LAST HEARTBEAT")
 
 
@@ -79,13 +79,8 @@ def _render_tables(found: QueueState) -> str:
 
 def _render_json(found: QueueState) -> str:
     document = {
-        "workers": [asdict(worker) for worker in found.workers],
-        "queue": {
-            "ready": found.ready,
-            "later": found.later,
-            "waiting": found.waiting,
-            "oldest_ready": found.oldest_ready,
-        },
+        "workers": [{name: getattr(worker, name) for name in FIELDS} for worker in found.workers],
+        "queue": {name: getattr(found, name) for name in ("ready", "later", "waiting", "oldest_ready")},
         "is_unattended": found.is_unattended,
         "providers": describe_providers(),
     }
