@@ -14,7 +14,7 @@ from django.core.management import execute_from_command_line
 from django.db import DatabaseError, OperationalError, connections
 
 from runs.audit_log.actor import act_as_command
-from runs.management.storage_problems import find_remedy
+from runs.management.terminal import find_remedy
 from toolflow_site.environment import read_text
 from toolflow_site.production import find_static_problem
 

@@ -17,7 +17,7 @@ from django.db import DatabaseError, InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 
-from runs.management.storage_problems import find_remedy
+from runs.management.terminal import find_remedy
 
 _ADMIN_ACTIONS = {"add": "add", "delete": "delete", "password_change": "change"}
 """What the admin's own views need; all others need to view, and to change what they were sent."""
@@ -46,9 +46,12 @@ def show_bad_request(request: HttpRequest, exception: Exception) -> HttpResponse
             problem = (
                 f"A form may have {size / 1_000_000:g} MB, {fields:,} fields and {files} files. The API takes more."
             )
-    if _is_of_api(request):
-        return build_problem(status, problem)
-    return build_error_page(status, problem if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE else "")
+    return _answer(request, status, problem, problem if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE else "")
+
+
+def _answer(request: HttpRequest, status: HTTPStatus, problem: str, text: str = "") -> HttpResponse:
+    """A problem document for scripts, else the page with ``text``."""
+    return build_problem(status, problem) if _is_of_api(request) else build_error_page(status, text)
 
 
 def _is_of_api(request: HttpRequest) -> bool:
@@ -69,9 +72,7 @@ def build_problem(status: HTTPStatus, sentence: str) -> HttpResponse:
 
 def show_missing(request: HttpRequest, exception: Exception) -> HttpResponse:
     """The page for an address that leads nowhere; for scripts a problem document."""
-    if _is_of_api(request):
-        return build_problem(HTTPStatus.NOT_FOUND, "Not found: nothing exists at this address.")
-    return build_error_page(HTTPStatus.NOT_FOUND)
+    return _answer(request, HTTPStatus.NOT_FOUND, "Not found: nothing exists at this address.")
 
 
 def show_fault(request: HttpRequest) -> HttpResponse:
@@ -79,19 +80,15 @@ def show_fault(request: HttpRequest) -> HttpResponse:
 
     Endpoints answer for themselves: this is for what fails around them.
     """
-    if not _is_of_api(request):
-        return build_error_page(HTTPStatus.INTERNAL_SERVER_ERROR)
-    if isinstance(sys.exception(), OperationalError | InterfaceError):
-        sentence = "The database is not available. Try again soon."
-        return build_problem(HTTPStatus.SERVICE_UNAVAILABLE, sentence)
-    return build_problem(HTTPStatus.INTERNAL_SERVER_ERROR, "Internal error. See the server’s log.")
+    if _is_of_api(request) and isinstance(sys.exception(), OperationalError | InterfaceError):
+        return build_problem(HTTPStatus.SERVICE_UNAVAILABLE, "The database is not available. Try again soon.")
+    return _answer(request, HTTPStatus.INTERNAL_SERVER_ERROR, "Internal error. See the server’s log.")
 
 
 def show_refusal(request: HttpRequest, exception: Exception) -> HttpResponse:
     """The page for what the user may not do; it names the missing permission."""
-    if _is_of_api(request):
-        return build_problem(HTTPStatus.FORBIDDEN, str(exception) or "You may not do that.")
-    return build_error_page(HTTPStatus.FORBIDDEN, str(exception) or _explain(request))
+    problem = str(exception)
+    return _answer(request, HTTPStatus.FORBIDDEN, problem or "You may not do that.", problem or _explain(request))
 
 
 def show_expired_form(request: HttpRequest, reason: str = "") -> HttpResponse:

@@ -117,10 +117,7 @@ def show_lockout(
     The middleware of ``axes`` answers with it in place of ``response``.
     """
     minutes = int(get_cool_off(request).total_seconds() / 60)
-    return _refuse(request, minutes=minutes, is_by_provider=_is_by_provider(credentials))
-
-
-def _refuse(request: HttpRequest, *, minutes: int, is_by_provider: bool = False) -> HttpResponse:
+    is_by_provider = _is_by_provider(credentials)
     what = "The user name or password was wrong too often."
     back, back_url = "Back to sign-in", reverse("login")
     if request.user.is_authenticated:

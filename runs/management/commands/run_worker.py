@@ -16,8 +16,7 @@ from django.utils.module_loading import import_string
 from flows.providers import build_providers, find_provider_problem, load_client
 from runs.backup import refuse_older_database
 from runs.checks import TAG
-from runs.management.storage_problems import find_remedy
-from runs.management.terminal import announce
+from runs.management.terminal import announce, find_remedy
 from runs.observability.log_events import Outage
 from runs.queue import DRAIN_TASK, draining
 from runs.queue_processes.process_tree import ProcessTree, ProcessTreeError, StopSignals

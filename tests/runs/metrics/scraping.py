@@ -17,8 +17,8 @@ Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 def forget() -> None:
     """Let this process measure from 0."""
-    observability._create_web_meter.cache_clear()
-    observability._create_worker_meter.cache_clear()
+    observability.find_web_meter.cache_clear()
+    observability.find_worker_meter.cache_clear()
 
 
 def read_samples(text: str) -> Samples:
