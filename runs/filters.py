@@ -412,8 +412,9 @@ def fetch_matching_runs(
     hits = fetch_matching_ids(query, limit=MAX_HITS)
     if hits is not None:
         # All runs that match are known: the rarer the words, the fewer.
-        streams, index = [Stream(Run.objects.filter(pk__in=hits.ids))], ""
-        select = None if hits.is_exact else select
+        ids, is_exact = hits
+        streams, index = [Stream(Run.objects.filter(pk__in=ids))], ""
+        select = None if is_exact else select
     start: dict[str, Any] = {"before" if after is None else "after": found.searched_to}
     rest = ask(streams, index, **start, select=select, looks=[paging.WINDOW])
     both = [*found.positions, *rest.positions] if after is None else [*rest.positions, *found.positions]

@@ -286,8 +286,8 @@ def _scan_runs(
         holding = replace(query, unwanted=())
         hits = fetch_matching_ids(holding, limit=MAX_HITS)
         if hits is not None:
-            streams = [Stream(Run.objects.filter(pk__in=hits.ids))]
-        if hits is None or not hits.is_exact:
+            streams = [Stream(Run.objects.filter(pk__in=hits[0]))]
+        if hits is None or not hits[1]:
             select = partial(fetch_matching_among, holding)
     streams = [replace(one, rows=one.rows.filter(created_at__gte=first - STREAM_SLACK)) for one in streams]
     matches = build_matches(condition, streams[0])

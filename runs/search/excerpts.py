@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from flows.engine.differences import Piece
 from runs.search.index import fetch_inputs, fetch_issues, fetch_outputs
 from runs.search.words import PlacedWord, SearchQuery, Term, find_words, fold_text
 
@@ -22,14 +23,6 @@ BEFORE, AFTER = 40, 110
 Span = tuple[int, int]
 
 _SPACE = re.compile(r"\s+")
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A part of an excerpt, marked where it is what was searched for."""
-
-    text: str
-    is_marked: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,15 +50,6 @@ class StoredText:
     attempt: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Hits:
-    """Numbers of all runs that match, in no order."""
-
-    ids: list[int]
-    is_exact: bool = True
-    """False if some of them may not hold the words next to each other, as a phrase asks for."""
-
-
 class _Document:
     """The words of one run, text by text. Texts that are there already add nothing."""
 
@@ -124,8 +115,11 @@ def fetch_indexed(run_ids: Collection[int]) -> set[int]:
     return set(_fetch_ids(f"SELECT rowid FROM runs_searchindex WHERE rowid IN ({numbers})"))  # noqa: S608  # numbers
 
 
-def fetch_matching_ids(query: SearchQuery, *, limit: int) -> Hits | None:
-    """All runs that match; None if they are more than ``limit``."""
+def fetch_matching_ids(query: SearchQuery, *, limit: int) -> tuple[list[int], bool] | None:
+    """All runs that match, in no order; None if they are more than ``limit``.
+
+    With them False if some may not hold the words next to each other, as a phrase asks for.
+    """
     if connection.vendor == "postgresql":
         sql = "SELECT run_id FROM runs_fetch_by_words(%s::tsquery, %s) AS run_id"
         ids = _fetch_ids(sql, _build_tsquery(query), limit + 1)
@@ -134,7 +128,7 @@ def fetch_matching_ids(query: SearchQuery, *, limit: int) -> Hits | None:
         sql = "SELECT rowid FROM runs_searchindex WHERE runs_searchindex MATCH %s LIMIT %s"
         ids = _fetch_ids(sql, _build_match(query), limit + 1)
         is_exact = True
-    return None if len(ids) > limit else Hits(ids, is_exact)
+    return None if len(ids) > limit else (ids, is_exact)
 
 
 def fetch_matching_among(query: SearchQuery, run_ids: Collection[int]) -> set[int]:

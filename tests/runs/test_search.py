@@ -13,7 +13,6 @@ from runs.models import Run, RunStatus
 from runs.retention.purging import remove_outputs
 from runs.rollup import count_ended_runs
 from runs.search import (
-    Hits,
     empty_index,
     fetch_matching_among,
     fetch_matching_ids,
@@ -42,8 +41,8 @@ def find(typed: str) -> list[int]:
     query = parse_search(typed)
     hits = fetch_matching_ids(query, limit=100)
     assert hits is not None
-    matching = fetch_matching_among(query, hits.ids)
-    assert not hits.is_exact or matching == set(hits.ids)
+    matching = fetch_matching_among(query, hits[0])
+    assert not hits[1] or matching == set(hits[0])
     return sorted(matching)
 
 
@@ -124,9 +123,9 @@ def test_only_runs_that_have_ended_are_found_and_only_once_they_are_counted() ->
 
 def test_more_hits_than_the_limit_are_not_listed() -> None:
     ids = store(*["tea leaves"] * 5)
-    assert fetch_matching_ids(parse_search("nosuchword"), limit=4) == Hits([])
+    assert fetch_matching_ids(parse_search("nosuchword"), limit=4) == ([], True)
     assert fetch_matching_ids(parse_search("tea"), limit=4) is None
-    assert sorted((fetch_matching_ids(parse_search("tea"), limit=5) or Hits([])).ids) == ids
+    assert sorted((fetch_matching_ids(parse_search("tea"), limit=5) or ([], True))[0]) == ids
     assert fetch_matching_among(parse_search("tea"), ids[1:3]) == set(ids[1:3])
 
 
