@@ -22,7 +22,7 @@ from flows.models import Flow, FlowVersion
 from flows.providers import check_flow
 from flows.publishing import complete_spec
 from runs.admin import earlier_values, judge_panel, try_panel
-from runs.backtests.predictions import Prediction, load_prediction
+from runs.backtests.predictions import load_prediction
 from runs.backtests.requests import NoRunsError, TooManyBacktestsError, request_backtest
 from runs.models import Run
 from runs.models.run import ENDED, RunStatus
@@ -36,7 +36,7 @@ class RunningFlowAdmin(FlowAdmin):
         panels = (earlier_values, judge_panel, try_panel)
         return [*(one for panel in panels for one in panel.list_urls(self)), *super().get_urls()]
 
-    def load_prediction(self, request: HttpRequest, version: FlowVersion) -> Prediction | None:
+    def load_prediction(self, request: HttpRequest, version: FlowVersion) -> dict[str, Any] | None:
         """What a backtest of the version said; nothing for those who may not see runs."""
         return load_prediction(version) if _may_see_runs(request) else None
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC
+from typing import Any
 
 from django.db.models import Sum
 
@@ -18,24 +18,12 @@ MAX_SHARE_RUNNING = 0.1
 """Of runs in progress beside those that are counted: runs without retries are the first to end."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prediction:
-    """What the newest finished backtest of a definition said, and how it came."""
+def load_prediction(version: FlowVersion) -> dict[str, Any] | None:
+    """What the newest finished backtest of a version said, from before it went live, and how it came; None without one.
 
-    backtest: Backtest
-    sentence: str
-    predicted: str
-    """By how much retries would change, such as ``-4.1 %`` with a minus sign; empty where there were none."""
-    since: str
-    """By how much retries per run changed from the day of the backtest on; empty while too few runs have ended."""
-    runs: int
-    """Runs of the version that are counted."""
-    running: int
-    needed: int = MIN_RUNS
-
-
-def load_prediction(version: FlowVersion) -> Prediction | None:
-    """The prediction of a version, from before it went live; None without a finished backtest. Three queries."""
+    ``predicted`` is by how much retries would change, empty where there were none; ``since`` by how much they changed
+    per run from the day of the backtest on, empty while too few ``runs`` of the version are counted. Three queries.
+    """
     found = Backtest.objects.predicting().filter(digest=version.digest, flow=version.flow_id)
     backtest = found.defer("document", "run_ids").order_by("-pk").first()
     if backtest is None:
@@ -52,7 +40,15 @@ def load_prediction(version: FlowVersion) -> Prediction | None:
     if totals.retries and runs >= MIN_RUNS and running <= MAX_SHARE_RUNNING * runs:
         since = format_change(retries / runs / (totals.retries / judged) - 1)
     predicted = "" if totals.retry_change is None else format_change(totals.retry_change)
-    return Prediction(backtest, describe_totals(totals), predicted, since, runs, running)
+    return {
+        "backtest": backtest,
+        "sentence": describe_totals(totals),
+        "predicted": predicted,
+        "since": since,
+        "runs": runs,
+        "running": running,
+        "needed": MIN_RUNS,
+    }
 
 
 def format_change(share: float) -> str:

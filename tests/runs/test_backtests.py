@@ -337,7 +337,7 @@ class TestPredictions:
         version = make_version(make_audited_flow(5))
         found = load_prediction(version)
         assert found is not None
-        assert (found.backtest, found.predicted, found.since) == (predicted, "\N{MINUS SIGN}50 %", "")
+        assert (found["backtest"], found["predicted"], found["since"]) == (predicted, "\N{MINUS SIGN}50 %", "")
         # Before there were 6 retries in 4 runs.
         Backtest.objects.update(created_at=timezone.now() - timedelta(days=1))
         values = {"flow": version.flow, "version": version, "day": timezone.now().date()}
@@ -350,12 +350,12 @@ class TestPredictions:
         backtest(version)
         found = load_prediction(version)
         assert found is not None
-        assert (found.backtest, found.since, found.runs) == (predicted, "\N{MINUS SIGN}50 %", 20)
+        assert (found["backtest"], found["since"], found["runs"]) == (predicted, "\N{MINUS SIGN}50 %", 20)
         # Runs that retry take longer, so that the first ones to end say too much.
         for said in ("\N{MINUS SIGN}50 %", "\N{MINUS SIGN}50 %", ""):
             claim_run(make_run(version))
             found = load_prediction(version)
-            assert found is not None and found.since == said
+            assert found is not None and found["since"] == said
 
 
 @pytest.mark.django_db(transaction=True)
