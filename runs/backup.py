@@ -11,10 +11,9 @@ import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.core.management.base import CommandError
@@ -36,25 +35,12 @@ class BackupError(Exception):
     """A backup or a restore is not possible; one sentence says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Backup:
-    """What a copy holds."""
+class Backup(NamedTuple):
+    """What a copy holds; ``size`` in bytes."""
 
     runs: int
     attempts: int
     size: int
-    """Bytes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Restoration:
-    """What was put in place."""
-
-    backup: Backup
-    kept: Path | None
-    """Where the database that was there lies now, with its logs; None if there was none."""
-    is_older: bool
-    """Whether the copy has to be migrated before it can be used."""
 
 
 def write_backup(
@@ -77,8 +63,11 @@ def write_backup(
     return backup
 
 
-def restore_backup(source: Path, *, now: datetime) -> Restoration:
+def restore_backup(source: Path, *, now: datetime) -> tuple[Backup, Path | None, bool]:
     """Put a copy in the place of the database, which is kept beside it. Raises ``BackupError``.
+
+    Gives what it holds, where the database lies that was there (None if there was none), and whether the copy has to
+    be migrated before it can be used.
 
     Refuses while a process has the database open, and what is no whole database of this ToolFlow or an older one.
     """
@@ -98,7 +87,7 @@ def restore_backup(source: Path, *, now: datetime) -> Restoration:
         connections.close_all()
         with _locked(path), _put_aside(path, kept):
             _put(new, path)
-    return Restoration(backup, kept if kept.exists() else None, is_older)
+    return backup, kept if kept.exists() else None, is_older
 
 
 def find_database() -> Path:

@@ -26,10 +26,9 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            restoration = restore_backup(options["file"], now=timezone.now())
+            backup, kept, is_older = restore_backup(options["file"], now=timezone.now())
         except BackupError as error:
             raise CommandError(str(error)) from error
-        backup, kept = restoration.backup, restoration.kept
         details: dict[str, Any] = {"runs": backup.runs, "attempts": backup.attempts}
         self.stdout.write(f"Restored: {backup.runs:,} runs with {backup.attempts:,} attempts.")
         if kept is not None:
@@ -37,7 +36,7 @@ class Command(BaseCommand):
             self.stdout.write(f"The previous database is kept as {kept}; delete it when all is well.")
         if problem := log_copy(AuditAction.BACKUP_RESTORED, options["file"], details):
             self.stderr.write(problem)
-        if restoration.is_older:
+        if is_older:
             self.stdout.write("The copy is of an older ToolFlow. Run “manage.py migrate” before you start anything.")
         self.stdout.write(
             "Accounts are those of the copy: tokens revoked, sessions ended and passwords changed since it was made "

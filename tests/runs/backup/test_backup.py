@@ -146,11 +146,11 @@ def copy(database: Path, tmp_path: Path) -> Path:
 
 class TestRestore:
     def test_the_copy_takes_the_place_of_the_database_which_is_kept(self, database: Path, copy: Path) -> None:
-        restoration = restore_backup(copy, now=NOW)
-        assert read_notes(database) == ["first"] and copy.exists() and restoration.is_older
+        _, kept, is_older = restore_backup(copy, now=NOW)
+        assert read_notes(database) == ["first"] and copy.exists() and is_older
         with pytest.raises(BackupError, match="already exists"):
             restore_backup(copy, now=NOW)
-        assert restoration.kept is not None and read_notes(restoration.kept) == ["first", "later"]
+        assert kept is not None and read_notes(kept) == ["first", "later"]
 
     @pytest.mark.parametrize("state", ["whole", "gone", "broken"])
     def test_nothing_happens_while_a_process_has_the_database_open(
@@ -172,7 +172,7 @@ class TestRestore:
                 restore_backup(copy, now=NOW)
             assert read_folder(database) == before
             process.communicate(b"\n", timeout=60)
-        assert restore_backup(copy, now=NOW).backup.runs == 1 and read_notes(database) == ["first"]
+        assert restore_backup(copy, now=NOW)[0].runs == 1 and read_notes(database) == ["first"]
 
     def test_what_is_no_database_of_toolflow_is_refused(self, database: Path, tmp_path: Path) -> None:
         (tmp_path / "text").write_text("nothing of the kind, though it is long enough to be looked at" * 100)
@@ -200,7 +200,7 @@ class TestRestore:
         known = set(MigrationLoader(None).disk_migrations)
         last = max((key for key in known if key[0] == missing), default=None)
         add_migrations(copy, *(known - {last}))
-        assert restore_backup(copy, now=NOW).is_older == (missing is not None)
+        assert restore_backup(copy, now=NOW)[2] == (missing is not None)
 
     def test_a_damaged_copy_is_refused(self, database: Path, copy: Path) -> None:
         with closing(sqlite3.connect(copy)) as connection, connection:
@@ -223,7 +223,7 @@ class TestRestoreAfterACrash:
         elif state != "whole":
             database.write_bytes(b"broken" + database.read_bytes()[6:])
         before = read_folder(database)
-        kept = restore_backup(copy, now=NOW).kept
+        kept = restore_backup(copy, now=NOW)[1]
         assert read_notes(database) == ["first"]
         away = database.with_name(f"{database.name}.before-20241120T120000")
         assert kept == (None if state == "gone" else away)
@@ -235,7 +235,7 @@ class TestRestoreAfterACrash:
         with closing(sqlite3.connect(copy)) as connection:
             connection.execute("PRAGMA journal_mode=WAL")
         crash(copy, "last")
-        assert restore_backup(copy, now=NOW).backup.runs == 2
+        assert restore_backup(copy, now=NOW)[0].runs == 2
         assert read_notes(database) == ["first", "last"]
 
 
