@@ -50,14 +50,13 @@ def add_facets(facets: Iterable[tuple[int, Facet]]) -> None:
 
 def list_known_values() -> Mapping[FacetKind, Sequence[str]]:
     """The first values of audits, codes, models and labels that runs have, in order: up to 100 of each."""
-    return {kind: _list_values(kind) for kind in CHOOSABLE}
-
-
-def _list_values(kind: FacetKind) -> list[str]:
-    # A step of the recursion is one look into the unique index; DISTINCT would read every row of the kind.
+    found: dict[FacetKind, list[str]] = {}
     with connection.cursor() as cursor:
-        cursor.execute(_NEXT_VALUES, {"kind": kind.value, "limit": MAX_CHOICES})
-        return [value for (value,) in cursor.fetchall()]
+        for kind in CHOOSABLE:
+            # A step of the recursion is one look into the unique index; DISTINCT would read every row of the kind.
+            cursor.execute(_NEXT_VALUES, {"kind": kind.value, "limit": MAX_CHOICES})
+            found[kind] = [value for (value,) in cursor.fetchall()]
+    return found
 
 
 _NEXT_VALUES = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from datetime import date, datetime, time, timedelta
 from typing import Any, NamedTuple
 
@@ -39,27 +40,6 @@ def shorten(text: str) -> str:
     return text if len(text) <= 40 else f"{text[:40]}…"
 
 
-def parse_moment(text: str) -> Moment:
-    """A day, in the active time zone, or a time such as ``2026-11-21T08:00Z``. Raises ``ValueError`` with a sentence.
-
-    Without an offset a time is in the active zone too.
-    """
-    problem = f"“{shorten(text)}” is not a day such as 2026-11-21, or a time such as 2026-11-21T08:30."
-    is_day = len(text) == len("2026-11-21")
-    try:
-        moment = datetime.combine(date.fromisoformat(text), time.min) if is_day else parse_datetime(text)
-    except ValueError:
-        raise ValueError(problem) from None
-    if moment is None or moment.year not in range(1970, 2200):
-        raise ValueError(problem)
-    begin, end = (
-        one if timezone.is_aware(one) else timezone.make_aware(one)
-        for one in (moment, moment + (timedelta(days=1) if is_day else timedelta(microseconds=1)))
-    )
-    # SQLite compares times as texts, which have 0, 3 or 6 digits: equality is left out.
-    return Moment(text, begin - timedelta(microseconds=1), end)
-
-
 class TextField(forms.CharField):
     """A text that can be stored, of up to 200 characters unless ``max_length`` says otherwise."""
 
@@ -93,14 +73,24 @@ class NameField(forms.ModelChoiceField):  # type: ignore[type-arg]  # no generic
 
 
 class MomentField(forms.Field):
-    """A day or a time."""
+    """A day, or a time such as ``2026-11-21T08:00Z``; without an offset they are in the active time zone."""
 
     def to_python(self, value: Any) -> Moment | None:
-        """The moment. Raises ``ValidationError``."""
-        try:
-            return parse_moment(value.strip()) if value and value.strip() else None
-        except ValueError as error:
-            raise forms.ValidationError(str(error)) from error
+        text = (value or "").strip()
+        if not text:
+            return None
+        is_day, moment = len(text) == len("2026-11-21"), None
+        with suppress(ValueError):
+            moment = datetime.combine(date.fromisoformat(text), time.min) if is_day else parse_datetime(text)
+        if moment is None or moment.year not in range(1970, 2200):
+            problem = f"“{shorten(text)}” is not a day such as 2026-11-21, or a time such as 2026-11-21T08:30."
+            raise forms.ValidationError(problem)
+        begin, end = (
+            one if timezone.is_aware(one) else timezone.make_aware(one)
+            for one in (moment, moment + (timedelta(days=1) if is_day else timedelta(microseconds=1)))
+        )
+        # SQLite compares times as texts, which have 0, 3 or 6 digits: equality is left out.
+        return Moment(text, begin - timedelta(microseconds=1), end)
 
 
 class ListWidget(forms.Widget):

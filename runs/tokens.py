@@ -81,11 +81,22 @@ def create_token(*, user: User, name: str, scope: str, lifetime: timedelta | Non
     ``lifetime`` is how long it lasts, None for ever. Raises ``TokenRefusedError``, one at a time.
     """
     name = " ".join(name.split())
-    _refuse_name(name)
+    if not name:
+        raise TokenRefusedError("name", "Enter a name that says what will use the token.")
+    if len(name) > MAX_NAME_LENGTH:
+        raise TokenRefusedError(
+            "name", f"The name of a token has at most {MAX_NAME_LENGTH} characters; this one has {len(name)}."
+        )
+    if not name.isprintable():
+        raise TokenRefusedError("name", "The name of a token can’t have invisible characters.")
     if scope not in TokenScope.values:
         known = ", ".join(f"“{value}”" for value in TokenScope.values)
         raise TokenRefusedError("scope", f"“{scope[:40]}” is not a scope. Use one of {known}.")
-    _refuse_lifetime(lifetime)
+    most = settings.TOOLFLOW_TOKEN_MAX_DAYS
+    if most is not None and (lifetime is None or lifetime > timedelta(days=most)):
+        raise TokenRefusedError(
+            "expires", f"Tokens are valid for at most {format_days(most)} here. Choose an earlier expiry."
+        )
     with transaction.atomic():
         # A form that is sent twice must not leave a second token that nobody has seen: one after the other.
         User.objects.select_for_update().get(pk=user.pk)
@@ -99,25 +110,6 @@ def create_token(*, user: User, name: str, scope: str, lifetime: timedelta | Non
             raise TokenRefusedError("name", f"You already have {MAX_ACTIVE} active tokens. Revoke one first.")
         row, token = ApiToken.objects.create(user=user, name=name, scope=scope, expiry=lifetime)
     return row, str(token)
-
-
-def _refuse_name(name: str) -> None:
-    if not name:
-        raise TokenRefusedError("name", "Enter a name that says what will use the token.")
-    if len(name) > MAX_NAME_LENGTH:
-        raise TokenRefusedError(
-            "name", f"The name of a token has at most {MAX_NAME_LENGTH} characters; this one has {len(name)}."
-        )
-    if not name.isprintable():
-        raise TokenRefusedError("name", "The name of a token can’t have invisible characters.")
-
-
-def _refuse_lifetime(lifetime: timedelta | None) -> None:
-    most = settings.TOOLFLOW_TOKEN_MAX_DAYS
-    if most is not None and (lifetime is None or lifetime > timedelta(days=most)):
-        raise TokenRefusedError(
-            "expires", f"Tokens are valid for at most {format_days(most)} here. Choose an earlier expiry."
-        )
 
 
 def list_tokens(user: User, now: datetime) -> tuple[Sequence[ApiToken], Sequence[ApiToken]]:

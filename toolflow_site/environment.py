@@ -15,7 +15,7 @@ import secrets
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
@@ -25,7 +25,6 @@ from flows.engine.providers import FINE_TUNED, Api, Provider
 
 _Default = TypeVar("_Default")
 _Value = TypeVar("_Value")
-_Number = TypeVar("_Number", int, float)
 
 MIN_SECRET_KEY_LENGTH = 32
 
@@ -103,24 +102,15 @@ def read_flag(name: str, *, default: bool) -> bool:
     return read_value(name, default, lambda text: flags[text.lower()], "true or false")
 
 
-def read_integer(name: str, default: _Default, *, minimum: int, maximum: int = 10**9) -> int | _Default:
-    """A whole number within bounds, both of them allowed."""
-    return _read_bounded(name, default, int, minimum, maximum, "a whole number")
+def read_number(name: str, default: int | None, *, minimum: int, maximum: int = 10**9, is_whole: bool = True) -> Any:
+    """A number within bounds, both of them allowed."""
 
-
-def read_number(name: str, default: _Default, *, minimum: float, maximum: float) -> float | _Default:
-    """A finite number within bounds, both of them allowed."""
-    return _read_bounded(name, default, float, minimum, maximum, "a number")
-
-
-def _read_bounded(
-    name: str, default: _Default, kind: Callable[[str], _Number], minimum: float, maximum: float, noun: str
-) -> _Number | _Default:
-    def parse(text: str) -> _Number:
-        if not minimum <= (number := kind(text)) <= maximum:
+    def parse(text: str) -> float:
+        if not minimum <= (number := int(text) if is_whole else float(text)) <= maximum:
             raise ValueError
         return number
 
+    noun = "a whole number" if is_whole else "a number"
     return read_value(name, default, parse, f"{noun} from {minimum:,} to {maximum:,}")
 
 

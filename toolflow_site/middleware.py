@@ -40,6 +40,8 @@ MAX_PATH_LENGTH = 500
 TIME_ZONE_COOKIE = "toolflow_time_zone"
 """Holds the name of the browser's time zone, such as ``Europe/Berlin``; written by ``times.js``."""
 
+_list_time_zones = cache(available_timezones)
+"""All names there are: a name is a path of a file, and a cookie may hold anything."""
 _UNUSED_FEATURES = (
     "accelerometer", "autoplay", "camera", "display-capture", "encrypted-media", "fullscreen", "geolocation",
     "gyroscope", "hid", "magnetometer", "microphone", "midi", "payment", "picture-in-picture",
@@ -214,9 +216,3 @@ class PageMiddleware:
         if request.method == "POST" and match is not None and match.view_name in OLD_PASSWORD_FORMS:
             return check_old_password(request)
         return None
-
-
-@cache
-def _list_time_zones() -> frozenset[str]:
-    """All names there are: a name is a path of a file, and a cookie may hold anything."""
-    return frozenset(available_timezones())

@@ -65,20 +65,20 @@ TOOLFLOW_PROVIDERS = environment.read_providers("TOOLFLOW_PROVIDERS")
 
 # What calls fall back to where neither step nor flow says otherwise.
 TOOLFLOW_MODEL = environment.read_text("TOOLFLOW_MODEL", "gpt-5-mini")
-TOOLFLOW_TEMPERATURE = environment.read_number("TOOLFLOW_TEMPERATURE", None, minimum=0, maximum=2)
-TOOLFLOW_MAX_TOKENS = environment.read_integer("TOOLFLOW_MAX_TOKENS", None, minimum=1)
+TOOLFLOW_TEMPERATURE = environment.read_number("TOOLFLOW_TEMPERATURE", None, minimum=0, maximum=2, is_whole=False)
+TOOLFLOW_MAX_TOKENS = environment.read_number("TOOLFLOW_MAX_TOKENS", None, minimum=1)
 TOOLFLOW_REASONING_EFFORT = environment.read_choice("TOOLFLOW_REASONING_EFFORT", "", tuple(ReasoningEffort)) or None
 TOOLFLOW_SERVICE_TIER = environment.read_choice("TOOLFLOW_SERVICE_TIER", "", tuple(ServiceTier)) or None
 
-TOOLFLOW_CALL_TIMEOUT = environment.read_integer("TOOLFLOW_CALL_TIMEOUT", 120, minimum=1)
+TOOLFLOW_CALL_TIMEOUT = environment.read_number("TOOLFLOW_CALL_TIMEOUT", 120, minimum=1)
 """Seconds that one model call may take; calls of the service tier flex have 15 minutes at least."""
-TOOLFLOW_STOP_SECONDS = environment.read_integer("TOOLFLOW_STOP_SECONDS", 150, minimum=0)
+TOOLFLOW_STOP_SECONDS = environment.read_number("TOOLFLOW_STOP_SECONDS", 150, minimum=0)
 """Seconds that a stopping worker waits for calls in flight before it interrupts them."""
-TOOLFLOW_RUNS_IN_FLIGHT = environment.read_integer("TOOLFLOW_RUNS_IN_FLIGHT", 200, minimum=1, maximum=10_000)
+TOOLFLOW_RUNS_IN_FLIGHT = environment.read_number("TOOLFLOW_RUNS_IN_FLIGHT", 200, minimum=1, maximum=10_000)
 """How many runs one worker process has under way at the same time."""
-TOOLFLOW_WORKERS = environment.read_integer("TOOLFLOW_WORKERS", 2, minimum=2, maximum=64)
+TOOLFLOW_WORKERS = environment.read_number("TOOLFLOW_WORKERS", 2, minimum=2, maximum=64)
 """Worker processes of this host. All but one execute runs, so that sweeps always find a free one."""
-TOOLFLOW_LEASE = environment.read_integer("TOOLFLOW_LEASE", 60, minimum=2, maximum=600)
+TOOLFLOW_LEASE = environment.read_number("TOOLFLOW_LEASE", 60, minimum=2, maximum=600)
 """Seconds that a worker without a heartbeat keeps its runs."""
 TOOLFLOW_SEVERAL_HOSTS = environment.read_flag("TOOLFLOW_SEVERAL_HOSTS", default=False)
 """Whether web servers or workers run on several hosts: then the checks refuse what only works on one."""
@@ -88,13 +88,13 @@ TOOLFLOW_PLUGINS = environment.read_list(
     validate=lambda module: all(part.isidentifier() for part in module.split(".")),
     expected="Python modules such as company.audits",
 )
-TOOLFLOW_PLUGIN_TIMEOUT = environment.read_integer("TOOLFLOW_PLUGIN_TIMEOUT", 60, minimum=1, maximum=3600)
+TOOLFLOW_PLUGIN_TIMEOUT = environment.read_number("TOOLFLOW_PLUGIN_TIMEOUT", 60, minimum=1, maximum=3600)
 """Seconds that one call of a plug-in may take."""
-TOOLFLOW_PLUGIN_WAIT = environment.read_integer("TOOLFLOW_PLUGIN_WAIT", 900, minimum=0, maximum=604_800)
+TOOLFLOW_PLUGIN_WAIT = environment.read_number("TOOLFLOW_PLUGIN_WAIT", 900, minimum=0, maximum=604_800)
 """Seconds that a run waits for a worker that has the plug-ins of its version."""
 
-TOOLFLOW_KEEP_DAYS = environment.read_integer("TOOLFLOW_KEEP_DAYS", None, minimum=1, maximum=36_500)
-TOOLFLOW_KEEP_OUTPUTS_DAYS = environment.read_integer("TOOLFLOW_KEEP_OUTPUTS_DAYS", None, minimum=1, maximum=36_500)
+TOOLFLOW_KEEP_DAYS = environment.read_number("TOOLFLOW_KEEP_DAYS", None, minimum=1, maximum=36_500)
+TOOLFLOW_KEEP_OUTPUTS_DAYS = environment.read_number("TOOLFLOW_KEEP_OUTPUTS_DAYS", None, minimum=1, maximum=36_500)
 """Days from its end that a run is kept, and what it read and wrote, where its flow says nothing; for ever if None."""
 if TOOLFLOW_KEEP_DAYS is not None and (TOOLFLOW_KEEP_OUTPUTS_DAYS or 0) > TOOLFLOW_KEEP_DAYS:
     raise ImproperlyConfigured(
@@ -102,12 +102,12 @@ if TOOLFLOW_KEEP_DAYS is not None and (TOOLFLOW_KEEP_OUTPUTS_DAYS or 0) > TOOLFL
         f"most the {TOOLFLOW_KEEP_DAYS} of TOOLFLOW_KEEP_DAYS."
     )
 
-TOOLFLOW_API_MAX_BODY = environment.read_integer("TOOLFLOW_API_MAX_BODY", 10_000_000, minimum=10_000)
+TOOLFLOW_API_MAX_BODY = environment.read_number("TOOLFLOW_API_MAX_BODY", 10_000_000, minimum=10_000)
 """Bytes that the body of a request to the API may have."""
-TOOLFLOW_API_READS_PER_MINUTE = environment.read_integer("TOOLFLOW_API_READS_PER_MINUTE", 12_000, minimum=1)
-TOOLFLOW_API_WRITES_PER_MINUTE = environment.read_integer("TOOLFLOW_API_WRITES_PER_MINUTE", 12_000, minimum=1)
+TOOLFLOW_API_READS_PER_MINUTE = environment.read_number("TOOLFLOW_API_READS_PER_MINUTE", 12_000, minimum=1)
+TOOLFLOW_API_WRITES_PER_MINUTE = environment.read_number("TOOLFLOW_API_WRITES_PER_MINUTE", 12_000, minimum=1)
 """Requests to the API that a token may make, or a user who is signed in on the pages."""
-TOOLFLOW_API_STRANGERS_PER_MINUTE = environment.read_integer("TOOLFLOW_API_STRANGERS_PER_MINUTE", 600, minimum=1)
+TOOLFLOW_API_STRANGERS_PER_MINUTE = environment.read_number("TOOLFLOW_API_STRANGERS_PER_MINUTE", 600, minimum=1)
 """Requests to the API that one address may make without a token that lets it in."""
 
 TOOLFLOW_WEBHOOK_ALLOW = environment.read_list(
@@ -131,11 +131,11 @@ TOOLFLOW_TRUSTED_PROXIES = environment.read_list(
     "TOOLFLOW_TRUSTED_PROXIES", validate=ip_network, expected="addresses (127.0.0.1) or networks (172.16.0.0/12)"
 )
 """Addresses and networks of proxies that say where a request came from and whether it came through TLS."""
-TOOLFLOW_MAX_BODY = environment.read_integer("TOOLFLOW_MAX_BODY", 20_000_000, minimum=10_000)
+TOOLFLOW_MAX_BODY = environment.read_number("TOOLFLOW_MAX_BODY", 20_000_000, minimum=10_000)
 """Bytes that the body of any request may have."""
-TOOLFLOW_WEB_PROCESSES = environment.read_integer("TOOLFLOW_WEB_PROCESSES", 1, minimum=1, maximum=64)
+TOOLFLOW_WEB_PROCESSES = environment.read_number("TOOLFLOW_WEB_PROCESSES", 1, minimum=1, maximum=64)
 """Processes that serve pages and the API on this host."""
-TOOLFLOW_WEB_CONNECTIONS = environment.read_integer("TOOLFLOW_WEB_CONNECTIONS", 1000, minimum=10, maximum=100_000)
+TOOLFLOW_WEB_CONNECTIONS = environment.read_number("TOOLFLOW_WEB_CONNECTIONS", 1000, minimum=10, maximum=100_000)
 """Connections that each of them has open at the same time; further ones get 503."""
 
 TOOLFLOW_LOG_FORMAT = environment.read_choice("TOOLFLOW_LOG_FORMAT", "json" if _IS_PRODUCTION else "plain", FORMATS)
@@ -153,7 +153,7 @@ TOOLFLOW_METRICS_TOKEN = environment.read_secret("TOOLFLOW_METRICS_TOKEN")
 """The token that lets a client read metrics; without one the address doesn't exist."""
 TOOLFLOW_WEB_METRICS_DIR = environment.read_text("PROMETHEUS_MULTIPROC_DIR")
 """Where the processes of one web server count requests together; "manage.py serve" sees to it."""
-TOOLFLOW_WORKER_METRICS_PORT = environment.read_integer("TOOLFLOW_WORKER_METRICS_PORT", None, minimum=1, maximum=65_000)
+TOOLFLOW_WORKER_METRICS_PORT = environment.read_number("TOOLFLOW_WORKER_METRICS_PORT", None, minimum=1, maximum=65_000)
 """The first of the ports on which the processes of the worker serve what they measure."""
 TOOLFLOW_WORKER_METRICS_HOST = environment.read_value(
     "TOOLFLOW_WORKER_METRICS_HOST", "127.0.0.1", lambda text: str(ip_address(text)), "an address such as 127.0.0.1"
@@ -305,23 +305,23 @@ SESSION_COOKIE_PATH = CSRF_COOKIE_PATH = f"{TOOLFLOW_URL_PREFIX}/"
 _IS_HTTPS_ONLY = _IS_PRODUCTION and TOOLFLOW_HTTPS
 SECURE_SSL_REDIRECT = _IS_HTTPS_ONLY
 SECURE_REDIRECT_EXEMPT = [r"^(.*/)?(healthz|readyz|metrics)$"]
-SECURE_HSTS_SECONDS = environment.read_integer(
+SECURE_HSTS_SECONDS = environment.read_number(
     "TOOLFLOW_HSTS_SECONDS", 3600 if _IS_HTTPS_ONLY else 0, minimum=0, maximum=63_072_000
 )
 SECURE_HSTS_INCLUDE_SUBDOMAINS = environment.read_flag("TOOLFLOW_HSTS_SUBDOMAINS", default=False)
 # What holds for other names of the domain, and for ever in the lists that browsers come with, is no decision of ours.
 SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
 
-SESSION_COOKIE_AGE = 3600 * environment.read_integer("TOOLFLOW_SESSION_HOURS", 336, minimum=1, maximum=8760)
-TOOLFLOW_TOKEN_MAX_DAYS = environment.read_integer("TOOLFLOW_TOKEN_MAX_DAYS", None, minimum=1, maximum=3650)
+SESSION_COOKIE_AGE = 3600 * environment.read_number("TOOLFLOW_SESSION_HOURS", 336, minimum=1, maximum=8760)
+TOOLFLOW_TOKEN_MAX_DAYS = environment.read_number("TOOLFLOW_TOKEN_MAX_DAYS", None, minimum=1, maximum=3650)
 """Days that a new API token may last; without it any number, and for ever."""
 
 # Signing in: see toolflow_site/sign_in.py.
 AXES_HANDLER = "toolflow_site.sign_in.SignInThrottle"
 AXES_LOCKOUT_CALLABLE = "toolflow_site.sign_in.show_lockout"
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"], "ip_address", "username"]
-AXES_FAILURE_LIMIT = environment.read_integer("TOOLFLOW_SIGN_IN_TRIES", 5, minimum=2, maximum=100)
-AXES_COOLOFF_TIME = timedelta(minutes=environment.read_integer("TOOLFLOW_LOCKOUT_MINUTES", 15, minimum=1, maximum=1440))
+AXES_FAILURE_LIMIT = environment.read_number("TOOLFLOW_SIGN_IN_TRIES", 5, minimum=2, maximum=100)
+AXES_COOLOFF_TIME = timedelta(minutes=environment.read_number("TOOLFLOW_LOCKOUT_MINUTES", 15, minimum=1, maximum=1440))
 # Further failures do not lengthen it.
 AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
 AXES_RESET_ON_SUCCESS = True

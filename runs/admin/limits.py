@@ -35,16 +35,12 @@ class RateLimitAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic for
     def save_model(self, request: HttpRequest, obj: RateLimit, form: forms.ModelForm[Any], change: bool) -> None:
         """Save, and warn about a limit that nothing falls under: most likely its model is misspelt."""
         super().save_model(request, obj, form, change)
+        # The models that live versions ask, and the one that calls fall back to.
+        specs = FlowVersion.objects.filter(pk__in=Flow.objects.values("live_version")).values_list("spec", flat=True)
+        named = {part.get("model") for spec in specs for part in (spec, *spec["steps"])}
         limit = Limit(obj.pk, obj.model)
-        if not any(limit.covers(model) for model in _find_models()):
+        if not any(limit.covers(model) for model in {settings.TOOLFLOW_MODEL, *filter(None, named)}):
             messages.warning(
                 request,
                 f"No flow asks a model that “{obj.model}” covers, so this limits nothing yet. Is the name right?",
             )
-
-
-def _find_models() -> set[str]:
-    """The models that live versions ask, and the one that calls fall back to."""
-    specs = FlowVersion.objects.filter(pk__in=Flow.objects.values("live_version")).values_list("spec", flat=True)
-    named = {part.get("model") for spec in specs for part in (spec, *spec["steps"])}
-    return {settings.TOOLFLOW_MODEL, *filter(None, named)}

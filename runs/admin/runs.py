@@ -120,13 +120,9 @@ def _link_attempt(attempt: Attempt) -> SafeString:
     return _link_run(attempt.step.run, address_attempt(attempt.step.index, attempt.number))
 
 
-def _show_output(attempt: Attempt) -> SafeString:
-    """The output with the lines marked that its issues point at, and the issues beside it."""
-    return _show_beside(attempt, list(Issue.objects.filter(attempt=attempt)))
-
-
-def _show_beside(attempt: Attempt, issues: Sequence[Issue]) -> SafeString:
-    """The output beside these of its issues."""
+def _show_beside(attempt: Attempt, issues: Sequence[Issue] = ()) -> SafeString:
+    """The output with the lines marked that its issues point at, all or these, and the issues beside it."""
+    issues = issues or list(Issue.objects.filter(attempt=attempt))
     view = view_attempt(attempt, issues, attempt.step.run, None)
     return render_to_string("admin/runs/attempt/output.html", {"attempt": view})
 
@@ -153,7 +149,7 @@ class AttemptAdmin(HistoryAdmin):
             None, *_facts, column("Ended", "ended_at"), column("Finish reason", "finish_reason"),
             column("Response", "response_id"), column("Failure reason", "failure_reason"), classes=["strip"],
         ),
-        section("Output and its issues", column("Output and issues", _show_output)),
+        section("Output and its issues", column("Output and issues", _show_beside)),
         section("Input of the step", document("Input document", "input"), classes=["documents", "collapse"]),
         section("Request", document("Request body", "request"), classes=["documents", "collapse"]),
         section(
@@ -201,11 +197,6 @@ def _link_admin_page(issue: Issue) -> SafeString:
     return format_html('<a href="{}">{}</a>', address, show_invisible(str(issue.attempt)))
 
 
-def _show_issue(issue: Issue) -> SafeString:
-    """The output with the line marked that the issue points at, and the issue beside it."""
-    return _show_beside(issue.attempt, [issue])
-
-
 class IssueAdmin(HistoryAdmin):
     """Issues of all attempts."""
 
@@ -231,7 +222,10 @@ class IssueAdmin(HistoryAdmin):
             None, *_facts, column("Attempt", _link_admin_page),
             column("Outcome", lambda issue: _show_outcome(issue.attempt)), classes=["strip"],
         ),
-        section("Output and this issue", column("Output and issues", _show_issue)),
+        section(
+            "Output and this issue",
+            column("Output and issues", lambda issue: _show_beside(issue.attempt, [issue])),
+        ),
         section(
             "All fields",
             column("Description", "description"), column("Path in the output", "path"),
