@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from functools import partial
 from http import HTTPStatus
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from django.http import Http404
 from django.http.response import HttpResponseBase
+from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, OpenApiResponse
+from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from flows.engine.backtest_result import BacktestKind, BacktestReason
 from flows.engine.errors import Problem
+from flows.engine.history import Severity
+from flows.engine.planner import EndStatus
 from flows.engine.spec import FlowSpec
 from flows.flow_file import MAX_FILE_BYTES, FlowFileError
 from flows.models import Flow, FlowVersion
@@ -25,22 +30,192 @@ from runs.api.access import READ_RUNS, RERUN_RUNS, find_user, require_permission
 from runs.api.base import IDEMPOTENCY_KEY, REPLAYED, ApiView, build_urls, header, operation
 from runs.api.flow_documents import parse_flow_document, read_definition
 from runs.api.idempotency import idempotent
-from runs.api.paging import build_page, fetch_page
+from runs.api.paging import build_page, fetch_rows
 from runs.api.problems import ApiProblem, Conflict, InvalidBody
-from runs.api.run_filters import parse_filter_fields, show_filters
-from runs.api.schemas.backtests import (
-    Backtest,
-    BacktestRun,
-    BacktestRunPage,
-    BacktestRunQuery,
-    NewBacktest,
-    build_totals,
+from runs.api.run_filters import Filters, ShownFilters, parse_filter_fields
+from runs.api.schemas.flows import FlowDocument
+from runs.backtests.requests import (
+    DEFAULT_LIMIT,
+    MAX_LIMIT,
+    NoRunsError,
+    TooManyBacktestsError,
+    request_backtest,
+    stop_backtest,
 )
-from runs.backtests.requests import NoRunsError, TooManyBacktestsError, request_backtest, stop_backtest
 from runs.backtests.totals import Totals, describe_totals
-from runs.documents.base import Answer, Nothing
+from runs.documents.base import (
+    OR_NULL,
+    USER_NAME,
+    WHOLE,
+    Amount,
+    Answer,
+    Body,
+    Count,
+    Nothing,
+    Page,
+    RowPaging,
+    Text,
+    TextOrNull,
+    Url,
+    link,
+)
 from runs.filters import RunFilters
 from runs.history.issue_links import address_attempt
+from runs.models import WorkState
+
+RowKind = Literal[BacktestKind.REFUSED, BacktestKind.BEYOND, BacktestKind.NOT_REPRODUCIBLE, BacktestKind.SOONER]
+
+
+class NewBacktest(Body):
+    """What is judged by: `document`, or a `version` of `flow`; and the runs."""
+
+    document: FlowDocument | Annotated[Text, Field(max_length=1_000_000)] | None = Field(
+        None,
+        description="The definition of a flow, as an object or as the text of a flow file. Nothing is stored of it.",
+    )
+    flow: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
+        None, description="The name of the flow whose runs are judged; that of `document` if left out."
+    )
+    version: Annotated[int, Field(ge=1, le=999_999_999), WHOLE] | None = Field(
+        None, description="The number of a version of `flow`."
+    )
+    filters: Filters | None = Field(
+        None, description="Only runs that match these filters, which are those of `listRuns`."
+    )
+    limit: Annotated[int, Field(ge=1, le=MAX_LIMIT), WHOLE] = Field(
+        DEFAULT_LIMIT, description="How many runs at most: those that ended, the newest first."
+    )
+
+
+class BacktestTotals(Answer):
+    """What was found of the runs that are judged so far; `same`, `sooner`, `refused` and `unknown` are all of them."""
+
+    runs: Count = Field(description="Runs that are judged.")
+    same: Count = Field(description="Runs that end the same.")
+    other_issues: Count = Field(description="Of these, runs with other issues.")
+    sooner: Count = Field(description="Runs in which a step ends at an earlier attempt.")
+    open: Count = Field(description="Of these, runs that would then go on with another input: their end is unknown.")
+    refused: Count = Field(description="Runs that would fail, or need at least one more call.")
+    beyond: Count = Field(description="Runs that would go on with another input: history can’t answer.")
+    not_reproducible: Count = Field(
+        description="Runs that don’t come out as stored under their own version, and are left out."
+    )
+    removed: Count = Field(description="Runs whose outputs are gone.")
+    unknown: Count = Field(description="The last three added up: runs that can’t be judged to the end.")
+    retries: Count = Field(description="Retries that there were in the runs that could be judged.")
+    retries_saved: Count = Field(description="How many of them there would not be, also in refused runs.")
+    tokens_saved: Count = Field(description="Tokens of all attempts that the runs that end sooner would not make.")
+    cost_saved: Amount = Field(description="USD of these, as far as prices are known.")
+    unpriced: Count = Field(description="How many of these used tokens at an unknown price.")
+    calls_more: Count = Field(description="Calls that the refused runs would make at least.")
+    cost_more: Amount = Field(description="About what these would cost at least, in USD.")
+    unpriced_more: Count = Field(description="How many of these have an unknown price.")
+
+
+class BacktestAudit(Answer):
+    """What becomes of one audit over the outputs that were judged."""
+
+    step: Count = Field(description="The step, from 1.")
+    audit: str = Field(description="Its name, or a code of ToolFlow’s own.")
+    fired_before: Count = Field(description="Outputs in which it raised an issue.")
+    fired_after: Count = Field(description="The same, as judged now.")
+    gone: Count = Field(description="Issues that it raised only then.")
+    new: Count = Field(description="Issues that it raises only now.")
+
+
+class Backtest(Answer):
+    """What another definition would have made of runs that ended. No model is called."""
+
+    id: int = Field(ge=1, description="The number of the backtest.")
+    flow: str = Field(description="The name of the flow.")
+    version: int | None = Field(description="The version that is judged by; null for a draft.")
+    base_version: int | None = Field(description="The number of the live version that it was compared with.")
+    digest: str = Field(description="SHA-256 of the definition that is judged by.")
+    status: WorkState = Field(
+        validation_alias="state", description="`waiting` and `working` go on; a user stopped a `stopped` one."
+    )
+    problem: TextOrNull = Field(description="Why it failed, in a sentence.")
+    sentence: str = Field(description="What was found so far, in a sentence.")
+    run_count: Count = Field(description="The number of its runs, fixed when it is requested.")
+    limit: Count = Field(description="The limit that was given.")
+    filters: ShownFilters = Field(validation_alias="query", description="The filters that its runs match.")
+    percent: int = Field(ge=0, le=100, description="The share of its runs that is judged.")
+    totals: BacktestTotals = Field(description="What was found so far.")
+    started_by: Annotated[str | None, USER_NAME] = Field(
+        validation_alias="asked_by", description="The user who requested it."
+    )
+    created_at: datetime = Field(description="UTC.")
+    started_at: datetime | None = Field(description="UTC; null until the first batch is judged.")
+    ended_at: datetime | None = Field(description="UTC; null while it is in progress.")
+    url: Annotated[Url, link("api:get_backtest")] = Field(validation_alias="id", description="Its address.")
+    page_url: Annotated[Url, link("runs:backtest")] = Field(validation_alias="id", description="Its page.")
+    runs_url: Annotated[Url, link("api:list_backtest_runs")] = Field(
+        validation_alias="id", description="The list of the runs that differ."
+    )
+    audits: list[BacktestAudit] = Field(description="What becomes of each audit, by step and name.")
+
+
+class BacktestIssue(Answer):
+    """An issue that an output would no longer have, or has only now."""
+
+    step: Count = Field(description="The step of the run, from 1.")
+    attempt: Count = Field(description="Its attempt.")
+    severity: Severity = Field(description="How severe it is.")
+    audit: str = Field(description="The audit that raised it; empty for ToolFlow itself.")
+    code: str = Field(description="What kind of finding it is.")
+    path: str | None = Field(description="A JSON pointer into the output.")
+    description: str = Field(description="What is wrong, the first characters of it.")
+
+
+class BacktestRun(Answer):
+    """A run that differs, or of which history can’t tell how it would end."""
+
+    run: int = Field(validation_alias="run_id", description="The number of the run.")
+    kind: RowKind = Field(description="How it differs.")
+    reason: Annotated[BacktestReason | None, OR_NULL] = Field(description="Why history can’t say more.")
+    sentence: TextOrNull = Field(description="The same in words.")
+    step: int | None = Field(description="The first step that differs; null if none does.")
+    attempt: int | None = Field(description="The first attempt of it that differs.")
+    ended: Annotated[EndStatus | None, OR_NULL] = Field(description="How the run ended.")
+    ends: Annotated[EndStatus | None, OR_NULL] = Field(description="How it would end; null where history can’t say.")
+    is_hypothetical: bool = Field(description="Whether an output that was judged answers another text.")
+    attempts_saved: Count = Field(description="Attempts that it would not have made.")
+    tokens_saved: Count = Field(description="Tokens of these.")
+    cost_saved: Amount | None = Field(description="USD of these; null if unknown.")
+    unpriced: Count = Field(description="How many of these used tokens at an unknown price.")
+    further_calls: Count = Field(description="Calls that it would make at least.")
+    gone: list[BacktestIssue] = Field(description="Issues that only its own version raised; at most 20.")
+    new: list[BacktestIssue] = Field(description="Issues that only the new definition raises; at most 20.")
+    run_url: Annotated[Url, link("api:get_run")] = Field(validation_alias="run_id", description="The run.")
+    page_url: Url = Field(description="The page of the attempt that decides, or of the run.")
+
+
+class BacktestRunQuery(RowPaging):
+    """Which runs of a backtest."""
+
+    kind: RowKind | None = Field(None, description="Only runs that differ in this way.")
+
+
+def build_totals(totals: Any) -> dict[str, Any]:
+    """The fields of ``BacktestTotals`` of what was found."""
+    kinds = {kind: totals.get(kind) for kind in BacktestKind}
+    saved, further = kinds[BacktestKind.SOONER], kinds[BacktestKind.REFUSED]
+    return {
+        **{kind.value: one.runs for kind, one in kinds.items()},
+        "runs": totals.result.runs,
+        "other_issues": totals.other_issues,
+        "unknown": totals.unjudged,
+        "retries": totals.retries,
+        "open": saved.open,
+        "retries_saved": totals.retries_saved,
+        "tokens_saved": saved.saved.total,
+        "cost_saved": saved.saved.cost or 0,
+        "unpriced": saved.saved.unpriced,
+        "calls_more": further.further_calls,
+        "cost_more": further.further.cost or 0,
+        "unpriced_more": further.further.unpriced,
+    }
+
 
 MAX_BODY_BYTES = 2 * MAX_FILE_BYTES
 """In JSON the text of a flow file takes more room."""
@@ -112,13 +287,14 @@ class Backtests(ApiView):
         return _answer(request, _load_backtest(backtest_id))
 
     @_operation("GET backtests/<int:backtest_id>/runs", "List the runs that differ", READ_RUNS)
-    def list_backtest_runs(self, request: Request, backtest_id: int, query: BacktestRunQuery) -> BacktestRunPage:
+    def list_backtest_runs(self, request: Request, backtest_id: int, query: BacktestRunQuery) -> Page[BacktestRun]:
         """The newest run first. Runs that end the same, and those whose outputs are gone, are only counted."""
         rows = models.BacktestRun.objects.filter(backtest=_load_backtest(backtest_id))
         if query.kind is not None:
             rows = rows.filter(kind=query.kind.value)
-        page = fetch_page(rows, query, columns=["run_id"], key_of=lambda row: row.run_id, is_descending=True)
-        return build_page(BacktestRunPage, request, page, [_build_run(row, request) for row in page.rows])
+        page = fetch_rows(rows, query, columns=["run_id"], is_descending=True)
+        items = [{**vars(row), "page_url": _link_page(row, request)} for row in page.rows]
+        return build_page(Page[BacktestRun], request, page, items)
 
     @_operation(
         "POST backtests/<int:backtest_id>/stop",
@@ -176,58 +352,29 @@ def _parse_document(document: Any) -> FlowSpec:
 
 def _load_backtest(backtest_id: int) -> models.Backtest:
     rows = models.Backtest.objects.listed().select_related("flow", "version", "asked_by").defer("version__spec")
-    backtest: models.Backtest | None = rows.filter(pk=backtest_id).first()
-    if backtest is None:
-        raise Http404
-    return backtest
+    return get_object_or_404(rows, pk=backtest_id)
 
 
 def _answer(request: Request, backtest: models.Backtest, status: HTTPStatus = HTTPStatus.OK) -> Response:
-    model = _build(backtest, request)
+    totals = Totals.from_document(backtest.totals)
+    found = {
+        **vars(backtest),
+        "percent": backtest.percent,
+        "flow": backtest.flow.name,
+        "version": backtest.version and backtest.version.number,
+        "asked_by": backtest.asked_by,
+        "sentence": describe_totals(totals),
+        "totals": build_totals(totals),
+        "audits": totals.result.audits,
+    }
+    model = Backtest.build(found, request)
     headers = {"Location": model.url} if status == HTTPStatus.ACCEPTED else {}
     return Response(model, status, headers=headers | ({"Retry-After": "1"} if backtest.is_unfinished else {}))
 
 
-def _build(backtest: models.Backtest, request: Request) -> Backtest:
-    totals = Totals.from_document(backtest.totals)
-    url = request.build_absolute_uri(reverse("api:get_backtest", args=[backtest.pk]))
-    return Backtest.model_validate(
-        {
-            **_list_alike(Backtest, backtest),
-            "percent": backtest.percent,
-            "flow": backtest.flow.name,
-            "version": backtest.version.number if backtest.version else None,
-            "status": backtest.state,
-            "sentence": describe_totals(totals),
-            "filters": show_filters(backtest.query),
-            "totals": build_totals(totals),
-            "started_by": backtest.asked_by.get_username() if backtest.asked_by else None,
-            "url": url,
-            "page_url": request.build_absolute_uri(reverse("runs:backtest", args=[backtest.pk])),
-            "runs_url": f"{url}/runs",
-            "audits": totals.result.audits,
-        }
-    )
-
-
-def _list_alike(shape: type[Answer], row: Any) -> dict[str, Any]:
-    """The columns of a row that the answer has by the same name."""
-    return {name: value for name, value in vars(row).items() if name in shape.model_fields}
-
-
-def _build_run(row: models.BacktestRun, request: Request) -> BacktestRun:
-    page = reverse("runs:page", args=[row.run_id])
-    if row.step and row.attempt:
-        page += address_attempt(row.step, row.attempt)
-    return BacktestRun.model_validate(
-        {
-            **_list_alike(BacktestRun, row),
-            **{name: getattr(row, name) or None for name in ("reason", "ended", "ends")},
-            "run": row.run_id,
-            "run_url": request.build_absolute_uri(reverse("api:get_run", args=[row.run_id])),
-            "page_url": request.build_absolute_uri(page),
-        }
-    )
+def _link_page(row: models.BacktestRun, request: Request) -> str:
+    attempt = address_attempt(row.step, row.attempt) if row.step and row.attempt else ""
+    return request.build_absolute_uri(reverse("runs:page", args=[row.run_id]) + attempt)
 
 
 urls = build_urls(Backtests)

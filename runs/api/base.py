@@ -154,7 +154,7 @@ def operation(
     return declare
 
 
-def _build_links(page: Page) -> dict[str, str]:
+def _build_links(page: Page[Any]) -> dict[str, str]:
     """The header with the addresses of the pages beside this one."""
     links = [f'<{url}>; rel="{name}"' for name, url in (("next", page.next), ("prev", page.previous)) if url]
     return {"Link": ", ".join(links)} if links else {}

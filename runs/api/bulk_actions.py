@@ -7,13 +7,11 @@ from datetime import datetime
 from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
-from urllib.parse import urlencode
 from uuid import uuid4
 
 from django.db import transaction
-from django.http import Http404
 from django.http.response import HttpResponseBase
-from django.urls import reverse
+from django.shortcuts import get_object_or_404
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, OpenApiResponse
 from pydantic import Field
@@ -34,12 +32,25 @@ from runs.api.base import (
 )
 from runs.api.idempotency import idempotent
 from runs.api.media_types import JsonRenderer
-from runs.api.paging import build_page, fetch_page
+from runs.api.paging import build_page, fetch_rows
 from runs.api.problems import ApiProblem, Conflict, InvalidBody, InvalidQuery
-from runs.api.run_filters import FILTERS, Filters, ShownFilters, parse_filter_fields, parse_filters, show_filters
+from runs.api.run_filters import FILTERS, Filters, ShownFilters, parse_filter_fields, parse_filters
 from runs.audit_log.events import AuditAction, log_audit_event
 from runs.bulk_actions.requests import MAX_CHOSEN, MAX_STARTED, fetch_matching, request_bulk_action
-from runs.documents.base import WHOLE, Answer, Body, Count, Nothing, Page, Query, RowPaging, TextOrNull, Url
+from runs.documents.base import (
+    USER_NAME,
+    WHOLE,
+    Answer,
+    Body,
+    Count,
+    Nothing,
+    Page,
+    Query,
+    RowPaging,
+    TextOrNull,
+    Url,
+    link,
+)
 from runs.exports.formats import Format
 from runs.exports.streaming import RETRY_AFTER_SECONDS, TooManyFilesError, export_runs
 from runs.filters import RunFilters, fetch_newest_run_number
@@ -120,19 +131,15 @@ class BulkAction(Answer):
     done: Count = Field(description="Runs that were cancelled or started.")
     skipped: Count = Field(description="Runs where there was nothing to do.")
     failed: Count = Field(description="Runs where it failed.")
-    started_by: str | None = Field(description="The user who requested it.")
+    started_by: Annotated[str | None, USER_NAME] = Field(description="The user who requested it.")
     created_at: datetime = Field(description="UTC.")
     started_at: datetime | None = Field(description="UTC; null until the first batch is done.")
     ended_at: datetime | None = Field(description="UTC; null while it is in progress.")
-    url: Url = Field(description="Its address.")
-    page_url: Url = Field(description="Its page.")
-    started_runs_url: Url | None = Field(description="The list of the runs that it started; null for `cancel`.")
-
-
-class BulkActionPage(Page):
-    """A page of bulk actions."""
-
-    items: list[BulkAction] = Field(description="The newest first, without notes.")
+    url: Annotated[Url, link("api:get_bulk_action")] = Field(validation_alias="id", description="Its address.")
+    page_url: Annotated[Url, link("runs:bulk")] = Field(validation_alias="id", description="Its page.")
+    started_runs_url: Annotated[Url | None, link("api:list_runs")] = Field(
+        description="The list of the runs that it started; null for `cancel`."
+    )
 
 
 class WholeBulkAction(BulkAction):
@@ -151,11 +158,11 @@ class BulkActions(ApiView):
     """Bulk actions and their progress."""
 
     @_operation("GET bulk-actions", "List bulk actions", READ_RUNS)
-    def list_bulk_actions(self, request: Request, query: RowPaging) -> BulkActionPage:
+    def list_bulk_actions(self, request: Request, query: RowPaging) -> Page[BulkAction]:
         """The newest first, also those that were requested on the pages."""
         rows = models.BulkAction.objects.select_related("asked_by").defer("notes", "run_ids")
-        page = fetch_page(rows, query, is_descending=True)
-        return build_page(BulkActionPage, request, page, [_describe(action, request) for action in page.rows])
+        page = fetch_rows(rows, query, is_descending=True)
+        return build_page(Page[BulkAction], request, page, [_describe(action) for action in page.rows])
 
     @_operation(
         "POST bulk-actions",
@@ -244,32 +251,25 @@ def _find_contradictions(body: NewBulkAction) -> Iterator[Problem]:
 
 
 def _load_action(action_id: int) -> models.BulkAction:
-    action = models.BulkAction.objects.select_related("asked_by").defer("run_ids").filter(pk=action_id).first()
-    if action is None:
-        raise Http404
-    return action
+    return get_object_or_404(models.BulkAction.objects.select_related("asked_by").defer("run_ids"), pk=action_id)
 
 
 def _answer(request: Request, action: models.BulkAction, status: HTTPStatus = HTTPStatus.OK) -> Response:
-    model = WholeBulkAction.model_validate({**_describe(action, request), "notes": action.notes})
+    model = WholeBulkAction.build(_describe(action), request)
     headers = {"Location": model.url} if status == HTTPStatus.ACCEPTED else {}
     return Response(model, status, headers=headers | ({"Retry-After": "1"} if action.is_unfinished else {}))
 
 
-def _describe(action: models.BulkAction, request: Request) -> dict[str, Any]:
+def _describe(action: models.BulkAction) -> dict[str, Any]:
     is_again = action.kind == BulkKind.RUN_AGAIN
-    label = action.label if is_again else None
-    runs = request.build_absolute_uri(reverse("api:list_runs"))
     return {
         **vars(action),
         "percent": action.percent,
-        "filters": None if action.is_chosen else show_filters(action.query),
+        "filters": None if action.is_chosen else action.query,
         "version": ("live" if action.uses_live_version else "same") if is_again else None,
-        "label": label,
-        "started_by": action.asked_by.get_username() if action.asked_by else None,
-        "url": request.build_absolute_uri(reverse("api:get_bulk_action", args=[action.pk])),
-        "page_url": request.build_absolute_uri(reverse("runs:bulk", args=[action.pk])),
-        "started_runs_url": f"{runs}?{urlencode({'label': label})}" if label else None,
+        "label": action.label if is_again else None,
+        "started_by": action.asked_by,
+        "started_runs_url": f"label={action.label}" if is_again else None,
     }
 
 

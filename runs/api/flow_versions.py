@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 from http import HTTPStatus
-from operator import itemgetter
 from typing import Any
 
 from django.contrib.admin.models import DELETION
@@ -27,18 +26,18 @@ from runs.api.base import IF_MATCH, ApiView, build_urls, operation
 from runs.api.flow_documents import YAML, build_version, load_version, read_definition
 from runs.api.flows import change_flow, log_change
 from runs.api.media_types import JsonRenderer
-from runs.api.paging import build_page, fetch_page
+from runs.api.paging import build_page, fetch_rows
 from runs.api.problems import Conflict, InvalidQuery
 from runs.api.schemas.flows import (
     ComparedVersion,
     Flow,
     FlowDifference,
     FlowDocument,
+    FlowVersion,
     VersionFormat,
-    VersionPage,
     WholeVersion,
 )
-from runs.documents.base import Nothing, RowPaging
+from runs.documents.base import Nothing, Page, RowPaging
 
 _PLACE = {"type": "integer", "minimum": 1}
 
@@ -51,14 +50,14 @@ class FlowVersions(ApiView):
     """Versions of flows."""
 
     @_operation("GET flows/<slug:name>/versions", "List the versions of a flow", READ_FLOWS)
-    def list_flow_versions(self, request: Request, name: str, query: RowPaging) -> VersionPage:
+    def list_flow_versions(self, request: Request, name: str, query: RowPaging) -> Page[FlowVersion]:
         """The newest first, without definitions."""
         flow = get_object_or_404(_FLOWS, name=name)
         versions: Any = flow.versions
         rows = versions.values("pk", "number", "digest", "note", "created_at", "created_by__username")
-        page = fetch_page(rows, query, columns=["number"], key_of=itemgetter("number"), is_descending=True)
+        page = fetch_rows(rows, query, columns=["number"], is_descending=True)
         items = [{**row, "flow": name, "is_live": row["pk"] == flow.live_version_id} for row in page.rows]
-        return build_page(VersionPage, request, page, items)
+        return build_page(Page[FlowVersion], request, page, items)
 
     @_operation(
         "GET flows/<slug:name>/versions/<int:number>/diff",

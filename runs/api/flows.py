@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
-from operator import itemgetter
 
 from django.contrib.admin.models import ADDITION, CHANGE, DELETION, LogEntry
 from django.db import transaction
@@ -38,20 +37,20 @@ from runs.api.flow_documents import (
     select_flows,
 )
 from runs.api.idempotency import idempotent
-from runs.api.paging import build_page, fetch_page
+from runs.api.paging import build_page, fetch_rows
 from runs.api.problems import ApiProblem, Conflict, InvalidBody
 from runs.api.schemas.flows import (
     ChangedFlowQuery,
     ChangedSettings,
     Flow,
     FlowFilters,
-    FlowPage,
     FlowSettings,
+    ListedFlow,
     NewFlowQuery,
     StoredFlow,
     WholeFlow,
 )
-from runs.documents.base import Nothing
+from runs.documents.base import Nothing, Page
 from runs.retention.policy import effective_policy
 
 _operation = partial(operation, tag="Flows")
@@ -68,15 +67,15 @@ class Flows(ApiView):
     parser_classes = FLOW_PARSERS
 
     @_operation("GET flows", "List flows", READ_FLOWS)
-    def list_flows(self, request: Request, query: FlowFilters) -> FlowPage:
+    def list_flows(self, request: Request, query: FlowFilters) -> Page[ListedFlow]:
         """By name, without definitions."""
         # The text of a schema lies within that of the definition: databases can't look inside.
         flows = select_flows(*(["live_version__spec"] if query.input_schema else []))
         flows = flows.filter(**_ARCHIVED[query.archived])
-        page = fetch_page(flows, query, columns=["name"], key_of=itemgetter("name"))
+        page = fetch_rows(flows, query, columns=["name"])
         for row in page.rows if query.input_schema else ():
             row["input_schema"] = (row["live_version__spec"] or {}).get("input_schema")
-        return build_page(FlowPage, request, page)
+        return build_page(Page[ListedFlow], request, page)
 
     @_operation(
         "POST flows",

@@ -22,7 +22,7 @@ from flows.plugin_use import fetch_flow_uses
 from flows.providers import describe_providers
 from runs.api.access import READ_AUDIT_LOG, READ_FLOWS, READ_RUNS
 from runs.api.base import ApiView, build_urls, operation
-from runs.api.paging import build_page, cut_page
+from runs.api.paging import build_page, cut_rows
 from runs.api.schemas.statistics import QueueState, Seconds
 from runs.audit_log.entries import KINDS, fetch_entries, filter_entries
 from runs.audit_log.events import AuditAction
@@ -167,6 +167,8 @@ class Account(Answer):
 class AuditLogEntry(Answer):
     """An action of a user, a command or the worker. Names are those of the time of the action."""
 
+    list_name = "AuditLog"
+
     id: int = Field(ge=1, description="The number of the entry.")
     at: datetime = Field(description="When, in UTC.")
     actor: TextOrNull = Field(
@@ -183,12 +185,6 @@ class AuditLogEntry(Answer):
     object_label: TextOrNull = Field(description="The name of the object.")
     details: Mapping[str, Any] = Field(description="A few figures and names; no inputs, no outputs, no secrets.")
     request_id: TextOrNull = Field(description="The id of the request in the log.")
-
-
-class AuditLogPage(Page):
-    """A page of the audit log."""
-
-    items: list[AuditLogEntry] = Field(description="The newest first.")
 
 
 def _parse_day(text: Any) -> date:
@@ -302,7 +298,7 @@ class Installation(ApiView):
         )
 
     @operation("GET trail", "Read the audit log", READ_AUDIT_LOG, tag="Trail")
-    def list_trail(self, request: Request, query: AuditLogQuery) -> AuditLogPage:
+    def list_trail(self, request: Request, query: AuditLogQuery) -> Page[AuditLogEntry]:
         """Sign-ins, changes of flows, users, tokens and limits, runs started or cancelled, exports: the newest first.
 
         It takes the permission to see the audit log, which administrators have. To read on from where a script
@@ -311,8 +307,8 @@ class Installation(ApiView):
         # One more than the page holds tells whether there is another.
         limit = query.limit + 1
         entries = fetch_entries(query.filter_entries(), limit=limit, before=query.before, after=query.after)
-        page = cut_page(entries, query, is_descending=True)
-        return build_page(AuditLogPage, request, page)
+        page = cut_rows(entries, query, is_descending=True)
+        return build_page(Page[AuditLogEntry], request, page)
 
 
 urls = build_urls(Installation)

@@ -4,23 +4,23 @@ Page 5,000 costs what page 1 costs, and what is added meanwhile moves nothing to
 compare keys: in a list from the greatest key down (runs, the newest first) ``next`` is what comes *before* the last
 key, in a list from the least key up (flows by name) what comes *after* it.
 
-    page = fetch_page(SavedView.objects.all(), query, is_descending=True)
-    return build_page(SavedViewPage, request, page, [build(row) for row in page.rows])
+    found = fetch_rows(SavedView.objects.all(), query, is_descending=True)
+    return build_page(Page[SavedView], request, found)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from django.db.models import Q, QuerySet
 from rest_framework.request import Request
 
-from runs.documents import base
+from runs.documents.base import Page
 
 Row = TypeVar("Row")
-_Shape = TypeVar("_Shape", bound=base.Page)
+_Shape = TypeVar("_Shape", bound="Page[Any]")
 Turn = Mapping[str, str]
 """The paging parameters of another page; none of them: the list from its beginning."""
 
@@ -36,7 +36,7 @@ class Place(Protocol):
     def after(self) -> Any: ...
 
 
-class Page(NamedTuple, Generic[Row]):
+class Rows(NamedTuple, Generic[Row]):
     """The rows of a page in the order of the list, and where ``next`` and ``previous`` lead; None: nowhere."""
 
     rows: Sequence[Row]
@@ -44,14 +44,9 @@ class Page(NamedTuple, Generic[Row]):
     previous: Turn | None = None
 
 
-def fetch_page(
-    rows: QuerySet[Any, Row],
-    place: Place,
-    *,
-    columns: Sequence[str] = ("pk",),
-    key_of: Callable[[Row], Any] = attrgetter("pk"),
-    is_descending: bool = False,
-) -> Page[Row]:
+def fetch_rows(
+    rows: QuerySet[Any, Row], place: Place, *, columns: Sequence[str] = ("pk",), is_descending: bool = False
+) -> Rows[Row]:
     """The page of ``rows`` in the order of ``columns``, which make a unique key together. One query."""
     for key, lookup in ((place.before, "lt"), (place.after, "gt")):
         if key is not None:
@@ -59,26 +54,22 @@ def fetch_page(
     is_backward = (place.after if is_descending else place.before) is not None
     sign = "-" if is_descending != is_backward else ""
     read = list(rows.order_by(*(f"{sign}{column}" for column in columns))[: place.limit + 1])
-    return cut_page(read[::-1] if is_backward else read, place, key_of=key_of, is_descending=is_descending)
+    return cut_rows(read[::-1] if is_backward else read, place, columns=columns, is_descending=is_descending)
 
 
-def cut_page(
-    read: Sequence[Row],
-    place: Place,
-    *,
-    key_of: Callable[[Row], Any] = attrgetter("pk"),
-    is_descending: bool = False,
-) -> Page[Row]:
+def cut_rows(
+    read: Sequence[Row], place: Place, *, columns: Sequence[str] = ("pk",), is_descending: bool = False
+) -> Rows[Row]:
     """The page made of the rows that were read, in the order of the list: one more than it holds, if there are."""
     is_backward = (place.after if is_descending else place.before) is not None
     has_more = len(read) > place.limit
     rows = read[-place.limit :] if is_backward else read[: place.limit]
     forward, back = ("before", "after") if is_descending else ("after", "before")
     # From a page without rows the other way leads to where the list begins.
-    onward = {forward: _format_key(key_of(rows[-1]))} if rows else {}
-    backward = {back: _format_key(key_of(rows[0]))} if rows else {}
+    onward = {forward: _format_key(rows[-1], columns)} if rows else {}
+    backward = {back: _format_key(rows[0], columns)} if rows else {}
     is_bounded = place.before is not None or place.after is not None
-    return Page(
+    return Rows(
         rows=rows,
         next=onward if is_backward or has_more else None,
         previous=backward if (has_more if is_backward else is_bounded) else None,
@@ -94,18 +85,21 @@ def _build_condition(columns: Sequence[str], key: tuple[Any, ...], lookup: str) 
     return condition
 
 
-def _format_key(key: Any) -> str:
-    return ".".join(map(str, key)) if isinstance(key, tuple) else str(key)
+def _format_key(row: Any, columns: Sequence[str]) -> str:
+    if isinstance(row, dict):
+        return ".".join(str(row[column]) for column in columns)
+    return ".".join(str(attrgetter(column.replace("__", "."))(row)) for column in columns)
 
 
-def build_page(shape: type[_Shape], request: Request, page: Page[Any], items: Sequence[Any] | None = None) -> _Shape:
-    """What a list answers: ``items``, by default the rows of ``page``, and the addresses of the pages beside it."""
+def build_page(shape: type[_Shape], request: Request, found: Rows[Any], items: Sequence[Any] | None = None) -> _Shape:
+    """What a list answers: ``items``, by default the rows of ``found``, and the addresses of the pages beside it."""
     return shape.model_validate(
         {
-            "items": page.rows if items is None else items,
-            "next": _build_address(request, page.next),
-            "previous": _build_address(request, page.previous),
-        }
+            "items": found.rows if items is None else items,
+            "next": _build_address(request, found.next),
+            "previous": _build_address(request, found.previous),
+        },
+        context=request,
     )
 
 

@@ -75,8 +75,6 @@ _OBJECT = {
     "additionalProperties": False,
 }
 Filters = Annotated[FilterFields, WithJsonSchema(_OBJECT)]
-ShownFilters = Annotated[dict[str, Any], WithJsonSchema(_OBJECT)]
-"""Filters that were stored: what they name may be gone."""
 
 
 def parse_filters(given: QueryDict, others: type[_Query]) -> tuple[RunFilters, _Query]:
@@ -126,3 +124,7 @@ def show_filters(query: str) -> dict[str, Any]:
         elif name == "label" and len(texts) > 1:
             shown[name] = texts
     return shown
+
+
+ShownFilters = Annotated[dict[str, Any], BeforeValidator(show_filters), WithJsonSchema(_OBJECT)]
+"""Filters that were stored: what they name may be gone."""

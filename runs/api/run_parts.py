@@ -14,9 +14,10 @@ from rest_framework.request import Request
 from flows.engine.history import TokenUsage, sum_usage
 from runs.api.access import READ_RUNS, build_links
 from runs.api.base import ApiView, build_urls, operation
-from runs.api.paging import Page, build_page, fetch_page
+from runs.api.paging import Rows, build_page, fetch_rows
 from runs.api.schemas import runs as schemas
 from runs.attempt_rules import FIRST, USEFUL, WASTED, classify_attempts
+from runs.documents.base import Page
 from runs.documents.loading import (
     COLUMNS_OF_ISSUE,
     RunLinks,
@@ -37,12 +38,12 @@ class PartsOfRuns(ApiView):
     """Steps, attempts, issues and usage of a run."""
 
     @_read("GET runs/<int:run_id>/steps", "List the steps of a run")
-    def list_steps(self, request: Request, run_id: int, query: RunParts) -> schemas.StepPage:
+    def list_steps(self, request: Request, run_id: int, query: RunParts) -> Page[Step]:
         """All steps with their attempts, also those that have not begun. Step 0 is the input. They are one page."""
         steps = load_steps(run_id, build_links(request), query)
         if not steps:
             raise Http404
-        return build_page(schemas.StepPage, request, Page(steps))
+        return build_page(Page[Step], request, Rows(steps))
 
     @_read("GET runs/<int:run_id>/steps/<int:index>", "Read a step")
     def get_step(self, request: Request, run_id: int, index: int, query: RunParts) -> Step:
@@ -60,7 +61,7 @@ class PartsOfRuns(ApiView):
         return attempt
 
     @_read("GET runs/<int:run_id>/attempts", "List the attempts of a run")
-    def list_attempts(self, request: Request, run_id: int, query: schemas.AttemptFilters) -> schemas.AttemptPage:
+    def list_attempts(self, request: Request, run_id: int, query: schemas.AttemptFilters) -> Page[Attempt]:
         """In the order of steps and numbers, each with its output, issues and usage, without the input (step 0)."""
         _check_run(run_id)
         rows = select_attempts().filter(step__run=run_id)
@@ -68,15 +69,13 @@ class PartsOfRuns(ApiView):
             rows = rows.filter(step__index=query.step)
         if query.outcome:
             rows = rows.filter(outcome__in=query.outcome)
-        page = fetch_page(
-            rows, query, columns=["step__index", "number"], key_of=lambda row: (row.step.index, row.number)
-        )
+        page = fetch_rows(rows, query, columns=["step__index", "number"])
         links = build_links(request)
         items = [build_attempt(row, run_id, links, query) for row in page.rows]
-        return build_page(schemas.AttemptPage, request, page, items)
+        return build_page(Page[Attempt], request, page, items)
 
     @_read("GET runs/<int:run_id>/issues", "List the issues of a run")
-    def list_issues(self, request: Request, run_id: int, query: schemas.IssueFilters) -> schemas.IssuePage:
+    def list_issues(self, request: Request, run_id: int, query: schemas.IssueFilters) -> Page[schemas.FoundIssue]:
         """Those of all attempts in the order of steps, attempts and audits, each with its attempt.
 
         A field of an audit’s own that is called `attempt` stands in the document of the attempt only.
@@ -90,10 +89,10 @@ class PartsOfRuns(ApiView):
             .values("step", "number", "position", "added_fields", *COLUMNS_OF_ISSUE)
         )
         columns = ("step", "number", "position")
-        page = fetch_page(rows, query, columns=columns, key_of=lambda row: tuple(row[name] for name in columns))
+        page = fetch_rows(rows, query, columns=columns)
         links = build_links(request)
         items = [_build_issue(row, run_id, links) for row in page.rows]
-        return build_page(schemas.IssuePage, request, page, items)
+        return build_page(Page[schemas.FoundIssue], request, page, items)
 
     @_read("GET runs/<int:run_id>/usage", "Read what a run used")
     def get_run_usage(self, request: Request, run_id: int) -> schemas.RunUsage:

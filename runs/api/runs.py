@@ -22,7 +22,7 @@ from runs.api.access import CHANGE_RUNS, READ_RUNS, RERUN_RUNS, START_RUNS, buil
 from runs.api.base import IDEMPOTENCY_KEY, REPLAYED, RETRY_AFTER, ApiView, build_urls, describe_query, header, operation
 from runs.api.events import answer_at_end
 from runs.api.idempotency import idempotent
-from runs.api.paging import Page, build_page, fetch_page
+from runs.api.paging import Rows, build_page, fetch_rows
 from runs.api.problems import Conflict, InvalidBody
 from runs.api.run_filters import FILTERS, parse_filters
 from runs.api.schemas.runs import (
@@ -30,14 +30,13 @@ from runs.api.schemas.runs import (
     NewRuns,
     Rerun,
     RunChange,
-    RunPage,
     RunTerms,
     StartedFilters,
     StartedRuns,
 )
-from runs.documents.base import Nothing, RowPaging
+from runs.documents.base import Nothing, Page, RowPaging
 from runs.documents.loading import build_new_run, load_run, load_summaries
-from runs.documents.run import Run, RunParts
+from runs.documents.run import Run, RunParts, RunSummary
 from runs.filters import fetch_matching_runs
 from runs.models import Priority, RunStatus
 from runs.models import Run as RunRow
@@ -86,7 +85,7 @@ class Runs(ApiView):
     """``/runs``, and each of them."""
 
     @_operation("GET runs", "List runs", READ_RUNS, parameters=[*FILTERS, *describe_query(RowPaging)])
-    def list_runs(self, request: Request) -> RunPage:
+    def list_runs(self, request: Request) -> Page[RunSummary]:
         """The runs that meet all filters, the newest first, without their inputs, steps and attempts.
 
         A search that finds little in very many runs may stop early: then a page has fewer items than `limit`, or none,
@@ -97,7 +96,7 @@ class Runs(ApiView):
         found = fetch_matching_runs(filters, before=query.before, after=query.after, limit=query.limit + 1)
         page = cut_page(found, limit=query.limit, before=query.before, after=query.after)
         items = load_summaries(page.keys, build_links(request))
-        return build_page(RunPage, request, Page(items, page.older, page.newer))
+        return build_page(Page[RunSummary], request, Rows(items, page.older, page.newer))
 
     @_operation(
         "POST runs",
@@ -119,7 +118,7 @@ class Runs(ApiView):
         return _start_run(request, flow, version, order, _list_terms(body))
 
     @_operation("GET runs/bulk", "List the runs that one request started", READ_RUNS, problems=[404])
-    def list_started_runs(self, request: Request, query: StartedFilters) -> RunPage:
+    def list_started_runs(self, request: Request, query: StartedFilters) -> Page[RunSummary]:
         """Exactly those, the newest first, whatever else was started at the same time.
 
         Follow the `Location` of `createRuns`. With `status=queued,running` the list is empty once all have ended.
@@ -127,8 +126,10 @@ class Runs(ApiView):
         runs = _select_started(query.first, query.last)
         if query.status:
             runs = runs.filter(status__in=query.status)
-        page = fetch_page(runs, query, is_descending=True)
-        return build_page(RunPage, request, page, load_summaries([run.pk for run in page.rows], build_links(request)))
+        page = fetch_rows(runs, query, is_descending=True)
+        return build_page(
+            Page[RunSummary], request, page, load_summaries([run.pk for run in page.rows], build_links(request))
+        )
 
     @_operation(
         "POST runs/bulk",

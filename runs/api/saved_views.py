@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 from functools import partial
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated
 
 from django.db.models import QuerySet
 from django.http import Http404
 from django.http.response import HttpResponseBase
-from django.urls import reverse
+from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import OpenApiExample, OpenApiResponse
 from pydantic import AfterValidator, Field, WithJsonSchema
 from rest_framework.request import Request
@@ -21,10 +21,10 @@ from runs import models
 from runs.api.access import CHANGE_RUNS, KEEP_VIEWS, READ_RUNS, find_user, require_permission
 from runs.api.base import LOCATION, ApiView, build_urls, operation
 from runs.api.idempotency import idempotent
-from runs.api.paging import build_page, fetch_page
+from runs.api.paging import build_page, fetch_rows
 from runs.api.problems import Conflict, InvalidBody
-from runs.api.run_filters import Filters, ShownFilters, parse_filter_fields, show_filters
-from runs.documents.base import Answer, Body, Page, RowPaging, Text, Url
+from runs.api.run_filters import Filters, ShownFilters, parse_filter_fields
+from runs.documents.base import USER_NAME, Answer, Body, Page, RowPaging, Text, Url, link
 from runs.models.saved_view import MAX_NAME_LENGTH, NameTakenError, TooManyViewsError, parse_name
 
 _operation = partial(operation, tag="Saved views")
@@ -54,29 +54,28 @@ class SavedView(Answer):
 
     id: int = Field(ge=1, description="The number of the view.")
     name: str = Field(description="Its name.")
-    created_by: str = Field(description="Its owner; only the owner can delete it.")
+    created_by: Annotated[str, USER_NAME] = Field(
+        validation_alias="owner", description="Its owner; only the owner can delete it."
+    )
     is_shared: bool = Field(description="Whether all users who may see runs see it.")
-    filters: ShownFilters = Field(description="The filters.")
+    filters: ShownFilters = Field(validation_alias="query", description="The filters.")
     created_at: datetime = Field(description="UTC.")
-    url: Url = Field(description="Its address.")
-    page_url: Url = Field(description="The page with the matching runs.")
-    runs_url: Url = Field(description="The address of the matching runs in the API.")
-
-
-class SavedViewPage(Page):
-    """A page of views."""
-
-    items: list[SavedView] = Field(description="The newest first.")
+    url: Annotated[Url, link("api:get_saved_view")] = Field(validation_alias="pk", description="Its address.")
+    page_url: Annotated[Url, link("runs:list")] = Field(
+        validation_alias="query", description="The page with the matching runs."
+    )
+    runs_url: Annotated[Url, link("api:list_runs")] = Field(
+        validation_alias="query", description="The address of the matching runs in the API."
+    )
 
 
 class SavedViews(ApiView):
     """Views of the list of runs."""
 
     @_operation("GET saved-views", "List saved views", READ_RUNS)
-    def list_saved_views(self, request: Request, query: RowPaging) -> SavedViewPage:
-        """Your own, and those that others share."""
-        page = fetch_page(_select_seen(request), query, is_descending=True)
-        return build_page(SavedViewPage, request, page, [_describe(view, request) for view in page.rows])
+    def list_saved_views(self, request: Request, query: RowPaging) -> Page[SavedView]:
+        """Your own, and those that others share, the newest first."""
+        return build_page(Page[SavedView], request, fetch_rows(_select_seen(request), query, is_descending=True))
 
     @_operation(
         "POST saved-views",
@@ -102,16 +101,13 @@ class SavedViews(ApiView):
             raise Conflict("too-many-views", str(error)) from None
         except NameTakenError as error:
             raise Conflict("name-taken", str(error)) from None
-        document = SavedView.model_validate(_describe(view, request))
+        document = SavedView.build(view, request)
         return Response(document, HTTPStatus.CREATED, headers={"Location": document.url})
 
     @_operation("GET saved-views/<int:view_id>", "Read a saved view", READ_RUNS)
     def get_saved_view(self, request: Request, view_id: int) -> SavedView:
         """One of your own, or one that is shared."""
-        view = _select_seen(request).filter(pk=view_id).first()
-        if view is None:
-            raise Http404
-        return SavedView.model_validate(_describe(view, request))
+        return SavedView.build(get_object_or_404(_select_seen(request), pk=view_id), request)
 
     @_operation(
         "DELETE saved-views/<int:view_id>",
@@ -129,17 +125,6 @@ class SavedViews(ApiView):
 
 def _select_seen(request: Request) -> QuerySet[models.SavedView]:
     return models.SavedView.objects.seen_by(find_user(request).pk).select_related("owner")
-
-
-def _describe(view: models.SavedView, request: Request) -> dict[str, Any]:
-    return {
-        **vars(view),
-        "created_by": view.owner.get_username(),
-        "filters": show_filters(view.query),
-        "url": request.build_absolute_uri(reverse("api:get_saved_view", args=[view.pk])),
-        "page_url": f"{request.build_absolute_uri(reverse('runs:list'))}?{view.query}",
-        "runs_url": f"{request.build_absolute_uri(reverse('api:list_runs'))}?{view.query}",
-    }
 
 
 urls = build_urls(SavedViews)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection
+from datetime import datetime, timedelta
 from functools import partial
 from http import HTTPStatus
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from django.db import IntegrityError, transaction
 from django.db.models import F, QuerySet
-from django.http import Http404
 from django.http.response import HttpResponseBase
-from django.urls import reverse
+from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiResponse
+from pydantic import BeforeValidator, Field, ValidationInfo
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -27,27 +28,18 @@ from runs.api.access import (
     DELETE_ENDPOINTS,
     READ_ENDPOINTS,
     READ_RUNS,
-    build_links,
+    START_RUNS,
+    has_access,
 )
 from runs.api.base import LOCATION, RETRY_AFTER, ApiView, build_urls, operation
 from runs.api.idempotency import idempotent
-from runs.api.paging import build_page, fetch_page
+from runs.api.paging import build_page, fetch_rows
 from runs.api.problems import Conflict, InvalidBody, InvalidQuery
-from runs.api.schemas.webhooks import (
-    ChangedEndpoint,
-    DeliveryPage,
-    DeliveryQuery,
-    NewEndpoint,
-    NewWebhookEndpoint,
-    RotatedSecret,
-    Rotation,
-    WebhookEndpoint,
-    WebhookEndpointPage,
-    WholeDelivery,
-)
-from runs.documents.base import Nothing, RowPaging
-from runs.models import WebhookDelivery
+from runs.api.schemas.runs import WebhookUrl
+from runs.documents.base import Answer, Body, Count, Nothing, Page, RowNumber, RowPaging, Text, TextOrNull, Url, link
+from runs.models import DeliveryState, WebhookDelivery, WebhookEvent
 from runs.models import WebhookEndpoint as EndpointRow
+from runs.models.webhook import hide_path
 from runs.webhooks.deliveries import create_test, send_again
 from runs.webhooks.messages import (
     RotatedRecentlyError,
@@ -56,6 +48,167 @@ from runs.webhooks.messages import (
     find_overlap_end,
     rotate_secret,
 )
+
+EventType = Literal["run.succeeded", "run.failed", "run.errored", "run.cancelled"]
+
+
+def _show_url(url: str, info: ValidationInfo) -> str:
+    return url if info.context is None or has_access(info.context, START_RUNS) else hide_path(url)
+
+
+ShownUrl = Annotated[str, BeforeValidator(_show_url)]
+_SHOWN_TO = "Without the permission to start runs, or the scope for it, only the host is shown."
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Endpoints
+
+
+class LastDelivery(Answer):
+    """The latest delivery to an endpoint."""
+
+    id: int = Field(ge=1, validation_alias="last_delivery_id", description="The number of the delivery.")
+    status: DeliveryState = Field(validation_alias="last_delivery_state", description="As in the delivery itself.")
+    created_at: datetime = Field(validation_alias="last_delivery_at", description="UTC.")
+
+
+class WebhookEndpoint(Answer):
+    """An address that is notified when runs end."""
+
+    id: int = Field(ge=1, description="The number of the endpoint.")
+    webhook_url: ShownUrl = Field(validation_alias="url", description=f"Where messages are sent. {_SHOWN_TO}")
+    flow: str | None = Field(
+        validation_alias="flow_name",
+        description="The name of the flow whose runs are sent; null for those of all flows.",
+    )
+    event_types: list[EventType] = Field(description="The events to send; empty for all.")
+    is_enabled: bool = Field(description="Whether anything is sent.")
+    last_delivery: LastDelivery | None = Field(description="Null if there is none, or none is kept.")
+    created_at: datetime = Field(description="UTC.")
+    url: Annotated[Url, link("api:get_webhook_endpoint")] = Field(validation_alias="id", description="Its address.")
+
+
+class NewWebhookEndpoint(WebhookEndpoint):
+    """An endpoint that was just created, with its secret."""
+
+    secret: str = Field(
+        pattern=r"^whsec_[A-Za-z0-9+/]{43}=$",
+        description=(
+            "The secret to verify signatures with, in the format of Standard Webhooks libraries. Shown only "
+            "once: store it like a password."
+        ),
+    )
+
+
+class RotatedSecret(Answer):
+    """The new secret of an endpoint."""
+
+    secret: str = Field(pattern=r"^whsec_[A-Za-z0-9+/]{43}=$", description="Shown only once.")
+    previous_until: datetime = Field(
+        description="UTC. Until then messages are signed with the previous secret, too: give receivers the new one."
+    )
+
+
+class ChangedEndpoint(Body):
+    """What is changed of an endpoint. What is left out or null stays as it is."""
+
+    webhook_url: WebhookUrl | None = Field(None, description="An http or https address.")
+    event_types: list[EventType] | None = Field(None, description="The events to send; empty for all.")
+    is_enabled: bool | None = Field(None, description="Whether anything is sent.")
+
+
+class NewEndpoint(Body):
+    """An endpoint to be created."""
+
+    webhook_url: WebhookUrl = Field(description="An http or https address.")
+    flow: Annotated[Text, Field(min_length=1, max_length=100)] | None = Field(
+        None, description="The name of the flow whose runs are sent; null for those of all flows."
+    )
+    event_types: list[EventType] | None = Field(None, description="The events to send; all if left out.")
+    is_enabled: bool | None = Field(None, description="Whether anything is sent; true if left out.")
+
+
+class Rotation(Body):
+    """How a secret is rotated."""
+
+    again: bool = Field(False, description="Whether a previous secret that is still valid may expire at once.")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Deliveries
+
+
+class Delivery(Answer):
+    """One event, sent to one address."""
+
+    id: int = Field(ge=1, description="The number of the delivery.")
+    message_id: str = Field(description="What receivers read as `webhook-id`: the same at each try.")
+    run: int | None = Field(validation_alias="run_id", description="The number of the run; null for a test.")
+    flow: str | None = Field(
+        validation_alias="flow_name", description="The name of its flow; null for a test of an endpoint of all flows."
+    )
+    endpoint: int | None = Field(
+        validation_alias="endpoint_id",
+        description="The number of the endpoint; null for an address given with the run, and if it was deleted.",
+    )
+    event: WebhookEvent = Field(description="What happened: `type` of the message.")
+    webhook_url: ShownUrl = Field(validation_alias="url", description=f"Where it is sent. {_SHOWN_TO}")
+    status: DeliveryState = Field(
+        validation_alias="state",
+        description="`waiting`: it is tried, or tried again, by itself. `failed`: it is not tried again unless it is "
+        "sent again.",
+    )
+    is_being_sent: Annotated[bool, BeforeValidator(lambda until: until is not None and until > timezone.now())] = Field(
+        validation_alias="sending_until", description="Whether a try is in progress."
+    )
+    try_count: Count = Field(description="Tries so far.")
+    last_http_status: int | None = Field(
+        validation_alias="last_status", description="HTTP status of the last response; null if none arrived."
+    )
+    created_at: datetime = Field(description="UTC.")
+    next_try_at: datetime | None = Field(description="UTC; null unless it waits for one.")
+    ended_at: datetime | None = Field(description="UTC; null while it waits.")
+    url: Annotated[Url, link("api:get_webhook_delivery")] = Field(validation_alias="id", description="Its address.")
+    page_url: Annotated[Url, link("runs:webhook")] = Field(validation_alias="id", description="Its page.")
+    run_url: Annotated[Url | None, link("api:get_run")] = Field(
+        validation_alias="run_id", description="The address of the run; null for a test."
+    )
+
+
+class Try(Answer):
+    """One POST to the address."""
+
+    number: int = Field(ge=1, description="Which try it was, from 1.")
+    started_at: datetime = Field(description="UTC.")
+    ended_at: datetime | None = Field(description="UTC; null while it is in progress, or if the worker stopped.")
+    duration: timedelta | None = Field(description="Seconds; null if that is not known.")
+    http_status: int | None = Field(
+        validation_alias="status", description="HTTP status of the response; null if none arrived."
+    )
+    problem: TextOrNull = Field(description="Why it did not succeed, in a sentence.")
+    response: str = Field(description="How the body of the answer begins.")
+
+
+class WholeDelivery(Delivery):
+    """A delivery with what is sent and its tries."""
+
+    payload: dict[str, Any] = Field(
+        description="What is sent: `type`, `timestamp`, and the run in `data`. See `webhooks` in this document."
+    )
+    tries: list[Try] = Field(description="The latest 50, in their order.")
+
+
+class DeliveryQuery(RowPaging):
+    """Which deliveries are listed."""
+
+    status: list[Literal["waiting", "delivered", "failed"]] = Field(
+        default_factory=list, min_length=1, description="Only deliveries in one of these states."
+    )
+    run: RowNumber | None = Field(None, description="Only those of this run.")
+    flow: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
+        None, description="Only those of the flow of this name."
+    )
+    endpoint: RowNumber | None = Field(None, description="Only those to this endpoint.")
+
 
 MAX_TRIES = 50
 """Of a delivery, the latest; it has eight unless it is sent again."""
@@ -70,11 +223,10 @@ class WebhookEndpoints(ApiView):
     """Addresses that are notified when runs end."""
 
     @_operation("GET webhook-endpoints", "List webhook endpoints", READ_ENDPOINTS)
-    def list_webhook_endpoints(self, request: Request, query: RowPaging) -> WebhookEndpointPage:
-        """The endpoints of all flows and of single ones, each with its last delivery."""
-        rows = EndpointRow.objects.with_last_delivery().select_related("flow")
-        page = fetch_page(rows, query)
-        return build_page(WebhookEndpointPage, request, page, list(_describe_endpoints(request, page.rows)))
+    def list_webhook_endpoints(self, request: Request, query: RowPaging) -> Page[WebhookEndpoint]:
+        """The endpoints of all flows and of single ones in the order of their creation, each with its last delivery."""
+        page = fetch_rows(_select_endpoints(), query)
+        return build_page(Page[WebhookEndpoint], request, page, [_describe_endpoint(row) for row in page.rows])
 
     @_operation(
         "POST webhook-endpoints",
@@ -100,14 +252,14 @@ class WebhookEndpoints(ApiView):
             is_enabled=body.is_enabled is not False,
         )
         _save(row)
-        (values,) = _describe_endpoints(request, [_fetch_endpoint(row.pk)])
-        answer = NewWebhookEndpoint.model_validate({**values, "secret": derive_secret(row)})
+        values = _describe_endpoint(_fetch_endpoint(row.pk))
+        answer = NewWebhookEndpoint.build({**values, "secret": derive_secret(row)}, request)
         return Response(answer, HTTPStatus.CREATED, headers={"Location": answer.url})
 
     @_operation("GET webhook-endpoints/<int:endpoint_id>", "Read a webhook endpoint", READ_ENDPOINTS)
     def get_webhook_endpoint(self, request: Request, endpoint_id: int) -> WebhookEndpoint:
         """With its last delivery, without its secret."""
-        return _read_endpoint(request, endpoint_id)
+        return WebhookEndpoint.build(_describe_endpoint(_fetch_endpoint(endpoint_id)), request)
 
     @_operation(
         "PATCH webhook-endpoints/<int:endpoint_id>", "Change a webhook endpoint", CHANGE_ENDPOINTS, problems=[409]
@@ -122,7 +274,7 @@ class WebhookEndpoints(ApiView):
         if body.is_enabled is not None:
             row.is_enabled = body.is_enabled
         _save(row, ["url", "event_types", "is_enabled"])
-        return _read_endpoint(request, endpoint_id)
+        return WebhookEndpoint.build(_describe_endpoint(_fetch_endpoint(endpoint_id)), request)
 
     @_operation(
         "DELETE webhook-endpoints/<int:endpoint_id>",
@@ -176,28 +328,17 @@ def _save(row: EndpointRow, fields: Collection[str] | None = None) -> None:
         raise Conflict("endpoint-exists", "An endpoint with this URL and flow already exists.") from None
 
 
+def _select_endpoints() -> QuerySet[Any, Any]:
+    rows: QuerySet[Any, Any] = EndpointRow.objects.with_last_delivery().annotate(flow_name=F("flow__name"))
+    return rows
+
+
 def _fetch_endpoint(endpoint_id: int) -> Any:
-    row = EndpointRow.objects.with_last_delivery().select_related("flow").filter(pk=endpoint_id).first()
-    if row is None:
-        raise Http404
-    return row
+    return get_object_or_404(_select_endpoints(), pk=endpoint_id)
 
 
-def _read_endpoint(request: Request, endpoint_id: int) -> WebhookEndpoint:
-    (values,) = _describe_endpoints(request, [_fetch_endpoint(endpoint_id)])
-    return WebhookEndpoint.model_validate(values)
-
-
-def _describe_endpoints(request: Request, rows: Iterable[Any]) -> Iterator[dict[str, Any]]:
-    links, url = build_links(request), request.build_absolute_uri(reverse("api:list_webhook_endpoints"))
-    for row in rows:
-        yield {
-            **vars(row),
-            "webhook_url": links.show_webhook(row.url),
-            "flow": row.flow.name if row.flow else None,
-            "last_delivery": vars(row) if row.last_delivery_id else None,
-            "url": f"{url}/{row.pk}",
-        }
+def _describe_endpoint(row: Any) -> dict[str, Any]:
+    return {**vars(row), "last_delivery": vars(row) if row.last_delivery_id else None}
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -208,8 +349,10 @@ class WebhookDeliveries(ApiView):
     """What was sent, or is to be."""
 
     @_operation("GET webhook-deliveries", "List webhook deliveries", READ_RUNS)
-    def list_webhook_deliveries(self, request: Request, query: DeliveryQuery) -> DeliveryPage:
-        """One delivery for each run that has ended and each address that it is sent to, and for each test."""
+    def list_webhook_deliveries(self, request: Request, query: DeliveryQuery) -> Page[Delivery]:
+        """One delivery for each run that has ended and each address that it is sent to, and for each test; the newest
+        first.
+        """
         rows = _select_deliveries().defer("body")
         if query.run is not None:
             rows = rows.filter(run=query.run)
@@ -222,8 +365,7 @@ class WebhookDeliveries(ApiView):
             if flow_id is None:
                 raise InvalidQuery([Problem("flow", "No flow has this name.")])
             rows = rows.filter(flow=flow_id)
-        page = fetch_page(rows, query, is_descending=True)
-        return build_page(DeliveryPage, request, page, list(_describe_deliveries(request, page.rows)))
+        return build_page(Page[Delivery], request, fetch_rows(rows, query, is_descending=True))
 
     @_operation("GET webhook-deliveries/<int:delivery_id>", "Read a delivery with its tries", READ_RUNS)
     def get_webhook_delivery(self, request: Request, delivery_id: int) -> WholeDelivery:
@@ -243,7 +385,7 @@ class WebhookDeliveries(ApiView):
 
         Refused with 409 while a try is under way.
         """
-        if not send_again(_fetch_delivery(delivery_id)):
+        if not send_again(get_object_or_404(_select_deliveries(), pk=delivery_id)):
             raise Conflict("being-sent", f"Delivery {delivery_id} is being sent. Read it again for the result.")
         return _answer_sent(request, delivery_id)
 
@@ -253,40 +395,16 @@ def _select_deliveries() -> QuerySet[Any, Any]:
     return rows
 
 
-def _fetch_delivery(delivery_id: int) -> Any:
-    delivery = _select_deliveries().filter(pk=delivery_id).first()
-    if delivery is None:
-        raise Http404
-    return delivery
-
-
 def _read_delivery(request: Request, delivery_id: int) -> WholeDelivery:
     """A delivery with its latest tries. Two queries, and two more before the first try."""
-    delivery = _fetch_delivery(delivery_id)
-    tries = [{**vars(one), "duration": one.duration} for one in delivery.tries.order_by("-number")[:MAX_TRIES]]
+    delivery = get_object_or_404(_select_deliveries(), pk=delivery_id)
+    tries = list(delivery.tries.order_by("-number")[:MAX_TRIES])
     payload = json.loads(delivery.body or build_body(delivery))
-    (values,) = _describe_deliveries(request, [delivery])
-    return WholeDelivery.model_validate({**values, "payload": payload, "tries": tries[::-1]})
+    return WholeDelivery.build({**vars(delivery), "payload": payload, "tries": tries[::-1]}, request)
 
 
 def _answer_sent(request: Request, delivery_id: int) -> Response:
     return Response(_read_delivery(request, delivery_id), HTTPStatus.ACCEPTED, headers={"Retry-After": "1"})
-
-
-def _describe_deliveries(request: Request, rows: Iterable[Any]) -> Iterator[dict[str, Any]]:
-    """The values of rows, with addresses as the caller may see them."""
-    links, now = build_links(request), timezone.now()
-    url = request.build_absolute_uri(reverse("api:list_webhook_deliveries"))
-    pages = request.build_absolute_uri(reverse("runs:webhooks"))
-    for row in rows:
-        yield {
-            **vars(row),
-            "webhook_url": links.show_webhook(row.url),
-            "is_being_sent": row.sending_until is not None and row.sending_until > now,
-            "url": f"{url}/{row.pk}",
-            "page_url": f"{pages}{row.pk}/",
-            "run_url": links.link_run(row.run_id) if row.run_id else None,
-        }
 
 
 urls = build_urls(WebhookEndpoints, WebhookDeliveries)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
 
+from django.urls import reverse
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -41,6 +42,14 @@ class Answer(Model):
         from_attributes=True, validate_by_name=True, serialize_by_alias=True, ser_json_timedelta="float"
     )
 
+    list_name: ClassVar[str] = ""
+    """What its lists are called after, if that is not the class."""
+
+    @classmethod
+    def build(cls, row: Any, request: Any) -> Self:
+        """The answer that a row or a mapping makes, with addresses on the host of ``request``."""
+        return cls.model_validate(row, context=request)
+
 
 class Body(Model):
     """What is sent: JSON values as what they are, no text for a number. Unknown fields are errors."""
@@ -75,17 +84,50 @@ Amount = Annotated[
 """USD, written as a decimal text."""
 Url = Annotated[str, WithJsonSchema({"type": "string", "format": "uri"})]
 Count = Annotated[int, Field(ge=0)]
-TextOrNull = Annotated[str | None, BeforeValidator(lambda text: text or None)]
-"""A column whose empty text stands for nothing."""
+USER_NAME = BeforeValidator(lambda user: user and user.get_username())
+"""For what is read from a user, who may be gone."""
+OR_NULL = BeforeValidator(lambda text: text or None)
+"""For a column whose empty text stands for nothing."""
+TextOrNull = Annotated[str | None, OR_NULL]
 Omitted = SkipJsonSchema[None]
 """Beside the type of a field that may be left out: ``usage: Usage | Omitted = None``."""
 
 
-class Page(Answer):
-    """A page of a list: subclass it and declare ``items``."""
+_Item = TypeVar("_Item", bound=Answer)
+
+
+def link(name: str) -> BeforeValidator:
+    """Makes an address, on the host of the request that is the context, of what the field is read from.
+
+    It is that of the view ``name``, for a text with this query, for a number with it as its argument; None stays None.
+    """
+
+    def build_address(value: Any, info: ValidationInfo) -> str | None:
+        if value is None:
+            return None
+        request: Any = info.context
+        if isinstance(value, str):
+            address: str = request.build_absolute_uri(f"{reverse(name)}?{value}")
+        else:
+            address = request.build_absolute_uri(reverse(name, args=[value]))
+        return address
+
+    return BeforeValidator(build_address)
+
+
+class Page(Answer, Generic[_Item]):
+    """A page of a list. The schema of ``Page[Run]`` is called ``RunPage``."""
+
+    model_config = ConfigDict(json_schema_extra={"description": "A page of a list."})
 
     next: Url | None = Field(description="Address of the next page; null on the last one.")
     previous: Url | None = Field(description="Address of the page before; null on the first one.")
+    items: list[_Item] = Field(description="In the order of the list.")
+
+    @classmethod
+    def model_parametrized_name(cls, params: tuple[Any, ...]) -> str:
+        """The name of the schema: that of the items without what tells them from a single one."""
+        return f"{params[0].list_name or params[0].__name__}Page"
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -206,6 +206,8 @@ class EndedRun(RunState):
 class RunSummary(RunState):
     """What is known of a run besides its input and its attempts."""
 
+    list_name = "Run"
+
     webhook_url: TextOrNull = Field(
         description="Where its end is sent. Without the permission to start runs, or the scope for it, only the host "
         "is shown: the rest may hold a key."

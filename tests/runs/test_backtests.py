@@ -19,7 +19,7 @@ from flows.engine.backtest_result import BacktestKind, BacktestReason, BacktestR
 from flows.engine.history import History, TokenUsage, initial_attempt
 from flows.engine.planner import EndStatus
 from flows.models import FlowVersion
-from runs.api.schemas.backtests import build_totals
+from runs.api.backtests import build_totals
 from runs.backtests import requests, work
 from runs.backtests.predictions import load_prediction, load_without_each
 from runs.backtests.requests import TooManyBacktestsError, stop_backtest

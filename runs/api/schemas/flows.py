@@ -25,7 +25,6 @@ from runs.documents.base import (
     FreeObject,
     Model,
     Omitted,
-    Page,
     Paging,
     Positive,
     Query,
@@ -81,19 +80,17 @@ class Flow(Answer):
 class ListedFlow(Flow):
     """A flow in a list."""
 
+    list_name = "Flow"
+
     input_schema: dict[str, Any] | Omitted | None = Field(
         None, description="JSON Schema of the live version’s input; only with `input_schema=true`."
     )
 
 
-class FlowPage(Page):
-    """A page of flows."""
-
-    items: list[ListedFlow] = Field(description="By name.")
-
-
 class FlowVersion(Answer):
     """A version of a flow. It never changes."""
+
+    list_name = "Version"
 
     flow: str = Field(description="The name of the flow.")
     number: int = Field(description="Counted from 1.")
@@ -102,12 +99,6 @@ class FlowVersion(Answer):
     note: TextOrNull = Field(description="The author’s note.")
     created_by: str | None = Field(validation_alias="created_by__username", description="The user who created it.")
     created_at: datetime = Field(description="When it was created.")
-
-
-class VersionPage(Page):
-    """A page of versions."""
-
-    items: list[FlowVersion] = Field(description="The newest first.")
 
 
 class WholeVersion(FlowVersion):

@@ -18,7 +18,6 @@ from runs.documents.base import (
     Body,
     Count,
     FreeObject,
-    Page,
     Paging,
     Positive,
     RowNumber,
@@ -27,7 +26,7 @@ from runs.documents.base import (
     TextOrNull,
     Url,
 )
-from runs.documents.run import Attempt, AttemptParts, Issue, PriorityName, RunSummary, Step, Usage
+from runs.documents.run import AttemptParts, Issue, PriorityName, Usage
 from runs.models import RunStatus
 from runs.run_options import MAX_LABEL_LENGTH, MAX_LABELS, check_webhook_url
 from runs.webhooks.addresses import MAX_ADDRESS_BYTES
@@ -213,12 +212,6 @@ class RunChange(Body):
 # Answers
 
 
-class RunPage(Page):
-    """A page of runs."""
-
-    items: list[RunSummary] = Field(description="The newest first.")
-
-
 class StartedRun(Answer):
     """One of many runs that were started."""
 
@@ -236,24 +229,6 @@ class StartedRuns(Answer):
     runs: list[StartedRun] = Field(description="The runs, in the order of the request.")
 
 
-class StepPage(Page):
-    """The steps of a run."""
-
-    items: list[Step] = Field(description="Step 0, the input, first.")
-
-
-class AttemptPage(Page):
-    """A page of attempts."""
-
-    items: list[Attempt] = Field(description="By step and number.")
-
-
-class IssuePage(Page):
-    """A page of issues."""
-
-    items: list[FoundIssue] = Field(description="By step, attempt and audit.")
-
-
 class AttemptPlace(Answer):
     """Which attempt of a run something belongs to."""
 
@@ -264,6 +239,8 @@ class AttemptPlace(Answer):
 
 class FoundIssue(Issue):
     """An issue with its attempt."""
+
+    list_name = "Issue"
 
     attempt: AttemptPlace = Field(description="The attempt in whose output it was found.")
 
