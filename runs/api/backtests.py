@@ -28,12 +28,11 @@ from flows.publishing import complete_spec
 from runs import models
 from runs.api.access import READ_RUNS, RERUN_RUNS, find_user, require_permission
 from runs.api.base import IDEMPOTENCY_KEY, REPLAYED, ApiView, build_urls, header, operation
-from runs.api.flow_documents import parse_flow_document, read_definition
+from runs.api.flow_documents import FlowDocument, parse_flow_document, read_definition
 from runs.api.idempotency import idempotent
 from runs.api.paging import build_page, fetch_rows
 from runs.api.problems import ApiProblem, Conflict, InvalidBody
 from runs.api.run_filters import Filters, ShownFilters, parse_filter_fields
-from runs.api.schemas.flows import FlowDocument
 from runs.backtests.requests import (
     DEFAULT_LIMIT,
     MAX_LIMIT,

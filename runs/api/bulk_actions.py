@@ -21,15 +21,7 @@ from rest_framework.response import Response
 from flows.engine.errors import Problem
 from runs import models
 from runs.api.access import ACT_ON_RUNS, CHANGE_RUNS, READ_RUNS, find_user, require_permission
-from runs.api.base import (
-    IDEMPOTENCY_KEY,
-    REPLAYED,
-    ApiView,
-    build_urls,
-    describe_query,
-    header,
-    operation,
-)
+from runs.api.base import IDEMPOTENCY_KEY, REPLAYED, ApiView, build_urls, describe_query, header, operation
 from runs.api.idempotency import idempotent
 from runs.api.media_types import JsonRenderer
 from runs.api.paging import build_page, fetch_rows

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from datetime import datetime
 from http import HTTPStatus
 from typing import IO, Any
 
 from django.db.models import F, OuterRef, QuerySet, Subquery
 from django.shortcuts import get_object_or_404
 from django.utils.http import quote_etag
+from pydantic import ConfigDict, Field
 from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 
@@ -16,7 +19,7 @@ from flows.engine.errors import Problem, SpecError
 from flows.engine.json_values import describe_type
 from flows.engine.spec import FlowSpec
 from flows.engine.spec_check import read_document
-from flows.flow_file import MAX_FILE_BYTES, FlowFileError
+from flows.flow_file import MAX_FILE_BYTES, SCHEMA_PATH, FlowFileError
 from flows.models import Flow as FlowRow
 from flows.models import FlowVersion as VersionRow
 from flows.portability import parse_flow_file
@@ -24,7 +27,85 @@ from flows.publishing import find_problems
 from runs.api.base import make_tag
 from runs.api.media_types import JsonParser, read_text
 from runs.api.problems import ApiProblem, Conflict, InvalidBody
-from runs.api.schemas.flows import FlowDocument, WholeFlow, WholeVersion
+from runs.documents.base import Answer, Model, Omitted, TextOrNull
+
+
+def _describe_document(schema: dict[str, Any]) -> None:
+    """Make ``schema`` that of a flow file, with the schemas of steps and audits in it."""
+    file: dict[str, Any] = json.loads(SCHEMA_PATH.read_text(encoding="utf-8"))
+    step, audit = (file["definitions"][name] for name in ("StepSpec", "AuditSpec"))
+    step["properties"]["audits"]["items"] = audit
+    file["properties"]["steps"]["items"] = step
+    for field in (field for part in (file, step, audit) for field in part["properties"].values()):
+        if "enum" in field:
+            field.setdefault("type", ["string", "null"] if None in field["enum"] else "string")
+    # An amount of money may be written as text, so that no digit is lost on the way.
+    file["properties"]["cost_budget"]["type"].append("string")
+    schema.clear()
+    schema.update({key: value for key, value in file.items() if key not in ("$schema", "definitions")})
+
+
+class FlowDocument(Model):
+    """The document of a flow, whatever it holds; it is described by the schema that editors of flow files have."""
+
+    model_config = ConfigDict(extra="allow", json_schema_extra=_describe_document)
+
+
+class Flow(Answer):
+    """A flow."""
+
+    name: str = Field(description="Its name in addresses; never changes.")
+    title: str = Field(description="Its name on pages.")
+    description: TextOrNull = Field(description="What it does, for people who start it.")
+    live_version: int | None = Field(validation_alias="live_number", description="The version that new runs use.")
+    latest_version: int | None = Field(validation_alias="latest_number", description="Its newest version.")
+    is_archived: bool = Field(description="Whether no new runs can be started.")
+    created_at: datetime = Field(description="When it was first saved.")
+    updated_at: datetime = Field(description="When it was last saved, archived, or got another live version.")
+
+
+class FlowVersion(Answer):
+    """A version of a flow. It never changes."""
+
+    list_name = "Version"
+
+    flow: str = Field(description="The name of the flow.")
+    number: int = Field(description="Counted from 1.")
+    is_live: bool = Field(description="Whether new runs use it.")
+    digest: str = Field(description="SHA-256 of the definition: the same for the same definition.")
+    note: TextOrNull = Field(description="The author’s note.")
+    created_by: str | None = Field(validation_alias="created_by__username", description="The user who created it.")
+    created_at: datetime = Field(description="When it was created.")
+
+
+class WholeVersion(FlowVersion):
+    """A version of a flow with its definition."""
+
+    document: FlowDocument = Field(validation_alias="spec", description="The definition, as a flow file holds it.")
+
+
+class WholeFlow(Flow):
+    """A flow with its definitions."""
+
+    live: WholeVersion | None = Field(description="The version that new runs use.")
+    latest: WholeVersion | None = Field(description="The newest version.")
+
+
+class StoredFlow(WholeFlow):
+    """A flow that was sent."""
+
+    made_version: int | None = Field(description="The version that this request made; null if nothing was new.")
+
+
+class ListedFlow(Flow):
+    """A flow in a list."""
+
+    list_name = "Flow"
+
+    input_schema: dict[str, Any] | Omitted | None = Field(
+        None, description="JSON Schema of the live version’s input; only with `input_schema=true`."
+    )
+
 
 YAML = "application/yaml"
 FLOW_BODY = {"application/json": FlowDocument, YAML: FlowDocument}

@@ -5,17 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Annotated, Any, Literal, Self
 
 from django.http import HttpRequest
+from pydantic import Field, model_validator
 from rest_framework import exceptions
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from flows.engine.errors import Problem
+from flows.engine.history import Severity
 from flows.engine.json_values import clean_value, format_pointer
 from flows.engine.model_calls import resolve_spec
 from flows.engine.plugins import registry
+from flows.engine.spec import MAX_STEPS
 from flows.engine.spec_check import freeze_schemas
 from flows.models import Flow as FlowRow
 from flows.portability import plan_load
@@ -23,12 +26,104 @@ from flows.providers import build_providers, default_model_settings, find_flow_w
 from flows.throttle import count_request
 from runs.api.access import CHANGE_FLOWS, READ_FLOWS, require_permission
 from runs.api.base import ApiView, build_urls, operation
-from runs.api.flow_documents import FLOW_BODY, FLOW_PARSERS, parse_flow_body, parse_flow_document
+from runs.api.flow_documents import FLOW_BODY, FLOW_PARSERS, FlowDocument, parse_flow_body, parse_flow_document
 from runs.api.flows import Flows
 from runs.api.problems import InvalidBody
-from runs.api.schemas.flows import AuditTrial, Preview, StepTrial, ValidFlow, Verdict
+from runs.documents.base import WHOLE, Answer, Body, Count, FreeObject, Positive, TextOrNull
+from runs.documents.run import Issue
 from runs.stored_history import load_history
 from runs.try_out.trial import Trial, TrialError, fetch_run, find_audited_output, try_on_run, try_on_values
+
+
+class FlowWarning(Answer):
+    """Warnings: allowed, but probably not intended."""
+
+    detail: str = Field(validation_alias="message", description="What may be wrong and how to fix it.")
+    pointer: str = Field(validation_alias="path", description="JSON pointer into the document.")
+
+
+class ValidFlow(Answer):
+    """What storing a flow would do that has no mistakes."""
+
+    valid: bool = Field(description="true: problems are answered with 422.")
+    name: str = Field(description="The name of the flow.")
+    digest: str = Field(description="SHA-256 of the definition.")
+    would_make_version: int | None = Field(description="The version that storing it makes; null if nothing is new.")
+    warnings: list[FlowWarning] = Field(description="Warnings: allowed, but probably not intended.")
+
+
+class StepTrial(Body):
+    """A step of a flow, and what it works on: either `run`, or `input` and `outputs`."""
+
+    document: FlowDocument = Field(description="The definition of the flow; it need not be stored.")
+    step: Annotated[int, Field(ge=1, le=MAX_STEPS), WHOLE] = Field(description="The number of the step, from 1.")
+    run: Positive | None = Field(None, description="An earlier run of the flow whose results the step uses.")
+    after_attempt: Annotated[int, Field(ge=0), WHOLE] | None = Field(
+        None, description="How many of the run’s attempts of the step come before the next one; 0 by default."
+    )
+    input: FreeObject | None = Field(None, description="The input of the flow.")
+    outputs: dict[str, FreeObject | None] | None = Field(
+        None, description="The outputs of the steps before this one, by number; a step left out, or null, had none."
+    )
+
+    @model_validator(mode="after")
+    def _check_basis(self) -> Self:
+        has_run, has_input = self.run is not None, self.input is not None
+        misplaced = self.outputs if has_run else self.after_attempt
+        if has_run == has_input or misplaced:
+            raise ValueError("Say what the step works on: either “run” and “after_attempt”, or “input” and “outputs”.")
+        return self
+
+
+class AuditTrial(StepTrial):
+    """A step of a flow, what it works on, and what is to be audited: either `output`, or `attempt` of `run`."""
+
+    output: FreeObject | None = Field(None, description="An output of the step, as the model would give it.")
+    attempt: Positive | None = Field(None, description="An attempt of the step in `run`, to audit its output.")
+
+    @model_validator(mode="after")
+    def _check_output(self) -> Self:
+        if (self.attempt is None) == (self.output is None) or (self.run is None and self.attempt is not None):
+            raise ValueError("Say what to audit: either “output”, or “attempt” of “run”.")
+        return self
+
+
+class TriedStep(Answer):
+    """A step that was tried."""
+
+    step: int = Field(description="The number of the step, from 1.")
+    name: str = Field(description="The name of the step.")
+    notes: list[str] = Field(description="Problems with the values that the step works on, a sentence each.")
+
+
+class Preview(TriedStep):
+    """What the next attempt of a step begins with."""
+
+    request: dict[str, Any] | None = Field(description="The exact body that a model step would send.")
+    output: dict[str, Any] | None = Field(description="What a local step computes.")
+    issues: list[Issue] = Field(description="What had to be changed in `output` so that it can be stored.")
+    problem: TextOrNull = Field(description="Why neither is available, such as a failing expression.")
+
+
+class TriedAudit(Answer):
+    """What one audit says."""
+
+    name: str = Field(description="The name of the audit.")
+    fail_at: Severity | Literal["never"] = Field(description="The severity that fails it.")
+    passed: bool = Field(description="Whether none of its issues reaches `fail_at`.")
+    issue_count: Count = Field(description="How many issues it raised.")
+
+
+class Verdict(TriedStep):
+    """What would become of an output."""
+
+    outcome: Literal["passed", "failed", "invalid"] = Field(description="The outcome that the attempt would have.")
+    output: dict[str, Any] | None = Field(description="The output after its sanitizer.")
+    raw_output: Any | None = Field(description="What came in, where the sanitizer changed it.")
+    failure_reason: TextOrNull = Field(description="Why it did not pass, by the step’s own rule.")
+    issues: list[Issue] = Field(description="All that is wrong with it.")
+    audits: list[TriedAudit] = Field(description="Empty where the output doesn’t fit its schema.")
+
 
 _operation = partial(operation, tag="Flows")
 MAX_TRIES_PER_MINUTE = 60

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from functools import partial
 from http import HTTPStatus
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from django.contrib.admin.models import DELETION
 from django.db import transaction
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
+from pydantic import BeforeValidator, Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from flows.admin.protection import is_referred_to
-from flows.engine.differences import compare_specs, summarise_changes
+from flows.engine.differences import ChangeKind, Subject, compare_specs, summarise_changes
 from flows.engine.errors import Problem
 from flows.flow_file import render_flow
 from flows.models import Flow as FlowRow
@@ -23,21 +24,75 @@ from flows.models import FlowVersion as VersionRow
 from flows.portability import announce_export
 from runs.api.access import CHANGE_FLOWS, DELETE_VERSIONS, READ_FLOWS
 from runs.api.base import IF_MATCH, ApiView, build_urls, operation
-from runs.api.flow_documents import YAML, build_version, load_version, read_definition
+from runs.api.flow_documents import (
+    YAML,
+    Flow,
+    FlowDocument,
+    FlowVersion,
+    WholeVersion,
+    build_version,
+    load_version,
+    read_definition,
+)
 from runs.api.flows import change_flow, log_change
 from runs.api.media_types import JsonRenderer
 from runs.api.paging import build_page, fetch_rows
 from runs.api.problems import Conflict, InvalidQuery
-from runs.api.schemas.flows import (
-    ComparedVersion,
-    Flow,
-    FlowDifference,
-    FlowDocument,
-    FlowVersion,
-    VersionFormat,
-    WholeVersion,
-)
-from runs.documents.base import Nothing, Page, RowPaging
+from runs.documents.base import Answer, Nothing, Page, Query, RowPaging
+
+
+class FieldChange(Answer):
+    """A field that differs."""
+
+    field: str = Field(description="Its name in the document.")
+    kind: ChangeKind = Field(description="How it changed.")
+    old: Any | None = Field(description="The old value; null where nothing was set.")
+    new: Any | None = Field(description="The new value; null where nothing is set.")
+    notes: list[str] = Field(description="The difference in words.")
+
+
+class AuditChange(Answer):
+    """What became of an audit."""
+
+    subject: Subject = Field(description="What this is about.")
+    kind: ChangeKind = Field(description="How it changed.")
+    name: str = Field(description="The new name, or the old one of what was removed.")
+    place: Annotated[int | None, BeforeValidator(lambda place: place or None)] = Field(
+        description="Counted from 1: the new place, or the old one of what was removed."
+    )
+    notes: list[str] = Field(description="Changes other than fields, such as moves.")
+    fields: list[FieldChange] = Field(description="The fields that differ.")
+
+
+class FlowChange(AuditChange):
+    """What became of the flow’s own fields, or of a step."""
+
+    audits: list[AuditChange] = Field(description="How the step’s audits changed.")
+
+
+class FlowDifference(Answer):
+    """The difference of two versions of a flow."""
+
+    flow: str = Field(description="The name of the flow.")
+    old: int = Field(serialization_alias="from", description="The number of the old version.")
+    new: int = Field(serialization_alias="to", description="The number of the new version.")
+    summary: str = Field(description="All changes in one short line.")
+    changes: list[FlowChange] = Field(description="Empty if both have the same digest.")
+
+
+class VersionFormat(Query):
+    """How a version is read."""
+
+    format: Literal["json", "yaml"] | None = Field(None, description="Overrides the header `Accept`.")
+
+
+class ComparedVersion(Query):
+    """The version to compare with."""
+
+    against: Annotated[str, Field(pattern=r"^([0-9]{1,9}|live)$")] | None = Field(
+        None, description="The number of the version to compare with, or `live`; without it the version before."
+    )
+
 
 _PLACE = {"type": "integer", "minimum": 1}
 

@@ -1,4 +1,4 @@
-"""Flows: list, read, create, change, archive and delete them, and how this installation runs them.
+"""Flows: list, read, create, change, archive and delete them.
 
 Each change is one transaction, and has its entry in the admin's history of the flow.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
+from typing import Annotated, Literal
 
 from django.contrib.admin.models import ADDITION, CHANGE, DELETION, LogEntry
 from django.db import transaction
@@ -16,7 +17,8 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils.http import parse_etags
-from drf_spectacular.utils import OpenApiExample, OpenApiResponse
+from drf_spectacular.utils import OpenApiResponse
+from pydantic import BeforeValidator, Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -25,12 +27,16 @@ from flows.engine.errors import Problem
 from flows.engine.spec import FlowSpec
 from flows.models import Flow as FlowRow
 from flows.models import FlowVersion as VersionRow
-from flows.publishing import publish_flow
+from flows.publishing import NOTE_LENGTH, publish_flow
 from runs.api.access import ADD_FLOWS, CHANGE_FLOWS, DELETE_FLOWS, READ_FLOWS, find_user, require_permission
-from runs.api.base import ETAG, IF_MATCH, LOCATION, ApiView, build_urls, header, is_among, make_tag, operation
+from runs.api.base import IF_MATCH, LOCATION, ApiView, build_urls, header, is_among, operation
 from runs.api.flow_documents import (
     FLOW_BODY,
     FLOW_PARSERS,
+    Flow,
+    ListedFlow,
+    StoredFlow,
+    WholeFlow,
     list_tags,
     load_whole_flow,
     parse_flow_body,
@@ -39,25 +45,50 @@ from runs.api.flow_documents import (
 from runs.api.idempotency import idempotent
 from runs.api.paging import build_page, fetch_rows
 from runs.api.problems import ApiProblem, Conflict, InvalidBody
-from runs.api.schemas.flows import (
-    ChangedFlowQuery,
-    ChangedSettings,
-    Flow,
-    FlowFilters,
-    FlowSettings,
-    ListedFlow,
-    NewFlowQuery,
-    StoredFlow,
-    WholeFlow,
-)
-from runs.documents.base import Nothing, Page
-from runs.retention.policy import effective_policy
+from runs.documents.base import Flag, Nothing, Page, Paging, Query, Text
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Parameters
+
+Note = Annotated[Text, Field(max_length=NOTE_LENGTH), BeforeValidator(lambda text: " ".join(text.split()))]
+
+
+_FlowKey = Annotated[Text, Field(min_length=1, max_length=200)]
+
+
+class FlowFilters(Paging):
+    """Which flows are listed, and how."""
+
+    archived: Literal["true", "false", "all"] = Field(
+        "false", description="Only flows in the archive, only others, or all."
+    )
+    input_schema: Flag = Field(False, description="Whether each flow comes with its input schema.")
+    before: _FlowKey | None = Field(
+        None, description="Only flows before this name. Follow `next` instead of building it."
+    )
+    after: _FlowKey | None = Field(
+        None, description="Only flows after this name. Follow `next` instead of building it."
+    )
+
+
+class NewFlowQuery(Query):
+    """What is said of a new flow."""
+
+    note: Note = Field("", description="A short note on the new version.")
+
+
+class ChangedFlowQuery(NewFlowQuery):
+    """What is said of a flow that changes."""
+
+    make_live: Flag = Field(
+        False, description="Whether new runs use it from now on. The first version of a flow is always live."
+    )
+
 
 _operation = partial(operation, tag="Flows")
 _ARCHIVED: dict[str, dict[str, bool]] = {"false": {"is_archived": False}, "true": {"is_archived": True}, "all": {}}
 
 IF_NONE_MATCH = header("If-None-Match", str, "`*` creates the flow only if no flow has this name (else 412).")
-_SETTINGS_EXAMPLE = OpenApiExample("Of an example flow", value={"max_runs_in_flight": 20}, request_only=True)
 STORED_TAG = header("ETag", str, "That of the flow as it is read now.", 200, 201)
 
 
@@ -136,7 +167,7 @@ class Flows(ApiView):
 
 
 class FlowStates(ApiView):
-    """What no document holds: the archive, and settings."""
+    """Flows in the archive, or not."""
 
     @_operation("POST flows/<slug:name>/archive", "Archive a flow", CHANGE_FLOWS, parameters=[IF_MATCH])
     def archive_flow(self, request: Request, name: str, body: Nothing) -> Flow:
@@ -148,39 +179,6 @@ class FlowStates(ApiView):
         """New runs can be started again."""
         return change_flow(request, name, lambda flow: _set_archived(flow, False))
 
-    @_operation(
-        "GET flows/<slug:name>/settings",
-        "Get the settings of a flow",
-        READ_FLOWS,
-        parameters=[ETAG],
-        answers={200: FlowSettings},
-    )
-    def get_flow_settings(self, request: Request, name: str) -> Response:
-        """The runs that may be in flight, budgets of all runs together, and how long runs are kept. None of that is in
-        the definition, and no flow file holds it.
-        """
-        return _answer_settings(get_object_or_404(FlowRow, name=name))
-
-    @_operation(
-        "PATCH flows/<slug:name>/settings",
-        "Change the settings of a flow",
-        CHANGE_FLOWS,
-        parameters=[IF_MATCH, ETAG],
-        examples=[_SETTINGS_EXAMPLE],
-        answers={200: FlowSettings},
-    )
-    @transaction.atomic
-    def change_flow_settings(self, request: Request, name: str, body: ChangedSettings) -> Response:
-        """What the body names is set, null takes it away, and all else stays. It holds at once, also for runs that are
-        queued, and makes no version.
-        """
-        flow = get_object_or_404(FlowRow.objects.select_for_update(), name=name)
-        require_unchanged(request, "settings-changed", _answer_settings(flow)["ETag"])
-        _change_settings(request, flow, body)
-        # As it will be read: an amount has as many places as its column.
-        flow.refresh_from_db()
-        return _answer_settings(flow)
-
 
 def _set_archived(flow: FlowRow, is_archived: bool) -> str:
     if flow.is_archived == is_archived:
@@ -188,29 +186,6 @@ def _set_archived(flow: FlowRow, is_archived: bool) -> str:
     flow.is_archived = is_archived
     flow.save(update_fields=["is_archived", "updated_at"])
     return "Archived." if is_archived else "Unarchived."
-
-
-def _change_settings(request: Request, flow: FlowRow, body: ChangedSettings) -> None:
-    """Store what differs. Raises ``InvalidBody`` where the settings don't fit together."""
-    changes = {}
-    for name in type(body).model_fields:
-        old, new = getattr(flow, name), getattr(body, name)
-        if name in body.model_fields_set and old != new:
-            changes[name] = f"{name} {'none' if old is None else old} → {'none' if new is None else new}"
-            setattr(flow, name, new)
-    if flow.keep_days and flow.keep_outputs_days and flow.keep_outputs_days > flow.keep_days:
-        sentence = f"Outputs can’t be kept longer than their runs: send at most {flow.keep_days:,} days, or null."
-        raise InvalidBody([Problem("/keep_outputs_days", sentence)])
-    if changes:
-        flow.save()
-        log_change(request, flow, f"Changed through the API: {', '.join(changes.values())}.")
-
-
-def _answer_settings(flow: FlowRow) -> Response:
-    settings = FlowSettings.model_validate({**vars(flow), "retention": effective_policy(flow)})
-    # What changes in the definition changes no setting.
-    tag = make_tag(settings.model_dump_json(exclude={"updated_at"}).encode())
-    return Response(settings, headers={"ETag": tag})
 
 
 # ---------------------------------------------------------------------------------------------------------------------

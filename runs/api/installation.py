@@ -22,8 +22,8 @@ from flows.plugin_use import fetch_flow_uses
 from flows.providers import describe_providers
 from runs.api.access import READ_AUDIT_LOG, READ_FLOWS, READ_RUNS
 from runs.api.base import ApiView, build_urls, operation
+from runs.api.figures import QueueState, Seconds
 from runs.api.paging import build_page, cut_rows
-from runs.api.schemas.statistics import QueueState, Seconds
 from runs.audit_log.entries import KINDS, fetch_entries, filter_entries
 from runs.audit_log.events import AuditAction
 from runs.documents.base import Answer, Count, Page, RowPaging, Text, TextOrNull

@@ -2,33 +2,144 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import groupby
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from django.db.models import F
 from django.http import Http404
+from pydantic import BeforeValidator, Field, WithJsonSchema
 from rest_framework.request import Request
 
-from flows.engine.history import TokenUsage, sum_usage
+from flows.engine.history import Outcome, Severity, TokenUsage, sum_usage
 from runs.api.access import READ_RUNS, build_links
 from runs.api.base import ApiView, build_urls, operation
 from runs.api.paging import Rows, build_page, fetch_rows
-from runs.api.schemas import runs as schemas
 from runs.attempt_rules import FIRST, USEFUL, WASTED, classify_attempts
-from runs.documents.base import Page
-from runs.documents.loading import (
-    COLUMNS_OF_ISSUE,
-    RunLinks,
-    build_attempt,
-    load_attempt,
-    load_steps,
-    select_attempts,
-)
-from runs.documents.run import Attempt, AttemptParts, RunParts, Step
+from runs.documents.base import NUMBER, Answer, Count, Page, Paging, Text, TextOrNull, Url
+from runs.documents.loading import COLUMNS_OF_ISSUE, RunLinks, build_attempt, load_attempt, load_steps, select_attempts
+from runs.documents.run import Attempt, AttemptParts, Issue, RunParts, Step, Usage
 from runs.models import Attempt as AttemptRow
-from runs.models import Issue, Run
+from runs.models import Issue as IssueRow
+from runs.models import Run
+
+Part = Literal["first", "useful", "wasted"]
+
+
+class AttemptPlace(Answer):
+    """Which attempt of a run something belongs to."""
+
+    step: Count = Field(description="The step, from 1; 0 is the input.")
+    number: int = Field(ge=1, description="Which try of the step, from 1.")
+    url: Url = Field(description="Where the attempt is read.")
+
+
+class FoundIssue(Issue):
+    """An issue with its attempt."""
+
+    list_name = "Issue"
+
+    attempt: AttemptPlace = Field(description="The attempt in whose output it was found.")
+
+
+class AttemptUsage(AttemptPlace):
+    """What one attempt used."""
+
+    outcome: Outcome | None = Field(description="How it ended; null while it runs.")
+    part: Part = Field(description="Which of `parts` it belongs to.")
+    model: TextOrNull = Field(description="The model that answered.")
+    usage: Usage | None = Field(description="Null while it runs.")
+
+
+class StepUsage(Answer):
+    """What the attempts of one step used."""
+
+    index: int = Field(ge=1, description="The step.")
+    usage: Usage = Field(description="Of all its attempts.")
+
+
+class UsageParts(Answer):
+    """What retries used, and whether they were worth it."""
+
+    first: Usage = Field(description="First attempts of steps.")
+    useful: Usage = Field(description="Retries of steps that passed in the end.")
+    wasted: Usage = Field(description="Retries of steps that did not pass, or not yet.")
+
+
+class RunUsage(Answer):
+    """What a run used."""
+
+    total: Usage = Field(description="Of all attempts.")
+    parts: UsageParts = Field(description="The same, split by what the attempts were.")
+    steps: list[StepUsage] = Field(description="Steps that have begun.")
+    attempts: list[AttemptUsage] = Field(description="By step and number.")
+
+
+_Step = Annotated[int, Field(ge=1, le=999_999_999), NUMBER]
+
+
+_Name = Annotated[Text, Field(min_length=1, max_length=200)]
+
+
+_MAX_PLACE = 2**31 - 1
+
+
+def _parse_place(text: Any) -> Any:
+    if not re.fullmatch(r"[0-9]{1,10}(\.[0-9]{1,10}){1,2}", text, re.ASCII):
+        raise ValueError("This is not a place such as 2.1; follow the addresses of other pages.")
+    return [min(int(part), _MAX_PLACE) for part in text.split(".")]
+
+
+_NUMBER = "[0-9]{1,10}"
+
+
+AttemptKey = Annotated[
+    tuple[int, int],
+    BeforeValidator(_parse_place),
+    WithJsonSchema({"type": "string", "pattern": rf"^{_NUMBER}\.{_NUMBER}$"}),
+]
+"""Step and number of an attempt, such as ``2.1``."""
+
+
+IssueKey = Annotated[
+    tuple[int, int, int],
+    BeforeValidator(_parse_place),
+    WithJsonSchema({"type": "string", "pattern": rf"^{_NUMBER}\.{_NUMBER}\.{_NUMBER}$"}),
+]
+"""Step, attempt and position of an issue, such as ``2.1.0``."""
+
+
+class AttemptFilters(AttemptParts, Paging):
+    """Which attempts of a run are listed."""
+
+    step: _Step | None = Field(None, description="Only those of this step, counted from 1.")
+    outcome: list[Outcome] = Field(
+        default_factory=list, description="Only attempts that ended with one of these outcomes."
+    )
+    before: AttemptKey | None = Field(
+        None, description="Only attempts before this step and number, such as `2.1`. Follow `previous` instead."
+    )
+    after: AttemptKey | None = Field(
+        None, description="Only attempts after this step and number, such as `2.1`. Follow `next` instead."
+    )
+
+
+class IssueFilters(Paging):
+    """Which issues of a run are listed."""
+
+    min_severity: Severity = Field(Severity.LOW, description="Leave out issues of lower severity.")
+    code: _Name | None = Field(None, description="Only issues of this code.")
+    audit: _Name | None = Field(None, description="Only issues of the audit of this name.")
+    step: _Step | None = Field(None, description="Only those of this step, counted from 1.")
+    before: IssueKey | None = Field(
+        None, description="Only issues before this step, attempt and position, such as `2.1.0`. Follow `previous`."
+    )
+    after: IssueKey | None = Field(
+        None, description="Only issues after this step, attempt and position, such as `2.1.0`. Follow `next`."
+    )
+
 
 _USAGE_FIELDS = tuple(TokenUsage.model_fields)
 _read = partial(operation, requires=READ_RUNS, tag="Runs")
@@ -61,7 +172,7 @@ class PartsOfRuns(ApiView):
         return attempt
 
     @_read("GET runs/<int:run_id>/attempts", "List the attempts of a run")
-    def list_attempts(self, request: Request, run_id: int, query: schemas.AttemptFilters) -> Page[Attempt]:
+    def list_attempts(self, request: Request, run_id: int, query: AttemptFilters) -> Page[Attempt]:
         """In the order of steps and numbers, each with its output, issues and usage, without the input (step 0)."""
         _check_run(run_id)
         rows = select_attempts().filter(step__run=run_id)
@@ -75,7 +186,7 @@ class PartsOfRuns(ApiView):
         return build_page(Page[Attempt], request, page, items)
 
     @_read("GET runs/<int:run_id>/issues", "List the issues of a run")
-    def list_issues(self, request: Request, run_id: int, query: schemas.IssueFilters) -> Page[schemas.FoundIssue]:
+    def list_issues(self, request: Request, run_id: int, query: IssueFilters) -> Page[FoundIssue]:
         """Those of all attempts in the order of steps, attempts and audits, each with its attempt.
 
         A field of an audit’s own that is called `attempt` stands in the document of the attempt only.
@@ -83,7 +194,7 @@ class PartsOfRuns(ApiView):
         _check_run(run_id)
         wanted = {"code": query.code, "audit": query.audit, "attempt__step__index": query.step}
         rows = (
-            Issue.objects.at_least(query.min_severity)
+            IssueRow.objects.at_least(query.min_severity)
             .filter(attempt__step__run=run_id, **{name: value for name, value in wanted.items() if value is not None})
             .annotate(step=F("attempt__step__index"), number=F("attempt__number"))
             .values("step", "number", "position", "added_fields", *COLUMNS_OF_ISSUE)
@@ -92,10 +203,10 @@ class PartsOfRuns(ApiView):
         page = fetch_rows(rows, query, columns=columns)
         links = build_links(request)
         items = [_build_issue(row, run_id, links) for row in page.rows]
-        return build_page(Page[schemas.FoundIssue], request, page, items)
+        return build_page(Page[FoundIssue], request, page, items)
 
     @_read("GET runs/<int:run_id>/usage", "Read what a run used")
-    def get_run_usage(self, request: Request, run_id: int) -> schemas.RunUsage:
+    def get_run_usage(self, request: Request, run_id: int) -> RunUsage:
         """Tokens and cost of each attempt, each step and all together.
 
         They are also split into first attempts, retries of steps that passed in the end, and retries of steps that did
@@ -117,10 +228,10 @@ def _check_run(run_id: int) -> None:
         raise Http404
 
 
-def _build_usage(rows: Sequence[Any], run_id: int, links: RunLinks) -> schemas.RunUsage:
+def _build_usage(rows: Sequence[Any], run_id: int, links: RunLinks) -> RunUsage:
     parts = classify_attempts([(row.step__index, row.outcome or "running") for row in rows])
     attempts = [
-        schemas.AttemptUsage.model_validate(
+        AttemptUsage.model_validate(
             {
                 "step": row.step__index,
                 "number": row.number,
@@ -138,12 +249,10 @@ def _build_usage(rows: Sequence[Any], run_id: int, links: RunLinks) -> schemas.R
     sums = {part: _sum(one for one in attempts if one.part == part) for part in (FIRST, USEFUL, WASTED)}
     by_step = groupby(attempts, key=lambda one: one.step)
     steps = [{"index": step, "usage": _sum(own)} for step, own in by_step]
-    return schemas.RunUsage.model_validate(
-        {"total": _sum(attempts), "parts": sums, "steps": steps, "attempts": attempts}
-    )
+    return RunUsage.model_validate({"total": _sum(attempts), "parts": sums, "steps": steps, "attempts": attempts})
 
 
-def _sum(attempts: Iterable[schemas.AttemptUsage]) -> TokenUsage:
+def _sum(attempts: Iterable[AttemptUsage]) -> TokenUsage:
     return sum_usage(TokenUsage(**dict(one.usage)) for one in attempts if one.usage is not None)
 
 

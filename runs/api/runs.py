@@ -13,6 +13,7 @@ from django.http import Http404
 from django.http.response import HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, OpenApiResponse
+from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -24,17 +25,9 @@ from runs.api.events import answer_at_end
 from runs.api.idempotency import idempotent
 from runs.api.paging import Rows, build_page, fetch_rows
 from runs.api.problems import Conflict, InvalidBody
+from runs.api.run_bodies import NewRun, NewRuns, Rerun, RunChange, RunTerms
 from runs.api.run_filters import FILTERS, parse_filters
-from runs.api.schemas.runs import (
-    NewRun,
-    NewRuns,
-    Rerun,
-    RunChange,
-    RunTerms,
-    StartedFilters,
-    StartedRuns,
-)
-from runs.documents.base import Nothing, Page, RowPaging
+from runs.documents.base import Answer, Nothing, Page, RowNumber, RowPaging, Url
 from runs.documents.loading import build_new_run, load_run, load_summaries
 from runs.documents.run import Run, RunParts, RunSummary
 from runs.filters import fetch_matching_runs
@@ -54,6 +47,32 @@ from runs.submission import (
     store_runs,
 )
 from runs.webhooks.addresses import find_obstacle
+
+
+class StartedRun(Answer):
+    """One of many runs that were started."""
+
+    id: int = Field(ge=1, description="The number of the run.")
+    url: Url = Field(description="Where the run is read.")
+
+
+class StartedRuns(Answer):
+    """Runs that were started together."""
+
+    flow: str = Field(description="The name of the flow.")
+    version: int = Field(ge=1, description="The number of the version that they run.")
+    count: int = Field(ge=1, description="How many runs were started.")
+    url: Url = Field(description="Where they are listed, with their statuses.")
+    runs: list[StartedRun] = Field(description="The runs, in the order of the request.")
+
+
+class StartedFilters(RowPaging):
+    """Which of the runs are listed that one request started."""
+
+    first: RowNumber = Field(description="The number of the first of the runs.")
+    last: RowNumber = Field(description="The number of the last one.")
+    status: list[RunStatus] = Field(default_factory=list, description="Only runs that have one of these statuses.")
+
 
 _operation = partial(operation, tag="Runs")
 _LOCATION = header("Location", OpenApiTypes.URI, "The address of the run, or of the list of runs.", 200, 202)

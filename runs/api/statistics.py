@@ -15,8 +15,7 @@ from flows.engine.errors import Problem
 from flows.models import Flow, FlowVersion
 from runs.api.access import READ_RUNS
 from runs.api.base import ApiView, build_urls, operation
-from runs.api.problems import InvalidQuery
-from runs.api.schemas.statistics import (
+from runs.api.figures import (
     DEFAULT_DAYS,
     MAX_DAYS,
     AuditQuery,
@@ -30,6 +29,7 @@ from runs.api.schemas.statistics import (
     UsageQuery,
     UsageStatistics,
 )
+from runs.api.problems import InvalidQuery
 from runs.models import Run
 from runs.statistics.figures import (
     FLOW,

@@ -35,7 +35,7 @@ from runs.api.base import LOCATION, RETRY_AFTER, ApiView, build_urls, operation
 from runs.api.idempotency import idempotent
 from runs.api.paging import build_page, fetch_rows
 from runs.api.problems import Conflict, InvalidBody, InvalidQuery
-from runs.api.schemas.runs import WebhookUrl
+from runs.api.run_bodies import WebhookUrl
 from runs.documents.base import Answer, Body, Count, Nothing, Page, RowNumber, RowPaging, Text, TextOrNull, Url, link
 from runs.models import DeliveryState, WebhookDelivery, WebhookEvent
 from runs.models import WebhookEndpoint as EndpointRow

@@ -8,16 +8,7 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field
 
 from flows.engine.history import Outcome, Severity
-from runs.documents.base import (
-    Amount,
-    Answer,
-    Count,
-    Flag,
-    Omitted,
-    Query,
-    TextOrNull,
-    Url,
-)
+from runs.documents.base import Amount, Answer, Count, Flag, Omitted, Query, TextOrNull, Url
 from runs.models import EndReason, RunStatus
 
 PriorityName = Literal["high", "normal", "low"]

@@ -5,33 +5,15 @@ from __future__ import annotations
 import ipaddress
 import re
 from decimal import Decimal
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
-from flows.engine.history import Outcome, Severity
 from flows.engine.spec import COST_PLACES, MAX_COST_BUDGET, MAX_TIME_LIMIT, MAX_TOKEN_BUDGET, MIN_COST_BUDGET
-from runs.documents.base import (
-    NUMBER,
-    WHOLE,
-    Answer,
-    Body,
-    Count,
-    FreeObject,
-    Paging,
-    Positive,
-    RowNumber,
-    RowPaging,
-    Text,
-    TextOrNull,
-    Url,
-)
-from runs.documents.run import AttemptParts, Issue, PriorityName, Usage
-from runs.models import RunStatus
+from runs.documents.base import WHOLE, Body, FreeObject, Positive, Text
+from runs.documents.run import PriorityName
 from runs.run_options import MAX_LABEL_LENGTH, MAX_LABELS, check_webhook_url
 from runs.webhooks.addresses import MAX_ADDRESS_BYTES
-
-Part = Literal["first", "useful", "wasted"]
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Fields
@@ -212,134 +194,5 @@ class RunChange(Body):
 # Answers
 
 
-class StartedRun(Answer):
-    """One of many runs that were started."""
-
-    id: int = Field(ge=1, description="The number of the run.")
-    url: Url = Field(description="Where the run is read.")
-
-
-class StartedRuns(Answer):
-    """Runs that were started together."""
-
-    flow: str = Field(description="The name of the flow.")
-    version: int = Field(ge=1, description="The number of the version that they run.")
-    count: int = Field(ge=1, description="How many runs were started.")
-    url: Url = Field(description="Where they are listed, with their statuses.")
-    runs: list[StartedRun] = Field(description="The runs, in the order of the request.")
-
-
-class AttemptPlace(Answer):
-    """Which attempt of a run something belongs to."""
-
-    step: Count = Field(description="The step, from 1; 0 is the input.")
-    number: int = Field(ge=1, description="Which try of the step, from 1.")
-    url: Url = Field(description="Where the attempt is read.")
-
-
-class FoundIssue(Issue):
-    """An issue with its attempt."""
-
-    list_name = "Issue"
-
-    attempt: AttemptPlace = Field(description="The attempt in whose output it was found.")
-
-
-class AttemptUsage(AttemptPlace):
-    """What one attempt used."""
-
-    outcome: Outcome | None = Field(description="How it ended; null while it runs.")
-    part: Part = Field(description="Which of `parts` it belongs to.")
-    model: TextOrNull = Field(description="The model that answered.")
-    usage: Usage | None = Field(description="Null while it runs.")
-
-
-class StepUsage(Answer):
-    """What the attempts of one step used."""
-
-    index: int = Field(ge=1, description="The step.")
-    usage: Usage = Field(description="Of all its attempts.")
-
-
-class UsageParts(Answer):
-    """What retries used, and whether they were worth it."""
-
-    first: Usage = Field(description="First attempts of steps.")
-    useful: Usage = Field(description="Retries of steps that passed in the end.")
-    wasted: Usage = Field(description="Retries of steps that did not pass, or not yet.")
-
-
-class RunUsage(Answer):
-    """What a run used."""
-
-    total: Usage = Field(description="Of all attempts.")
-    parts: UsageParts = Field(description="The same, split by what the attempts were.")
-    steps: list[StepUsage] = Field(description="Steps that have begun.")
-    attempts: list[AttemptUsage] = Field(description="By step and number.")
-
-
 # ---------------------------------------------------------------------------------------------------------------------
 # Parameters
-
-_Step = Annotated[int, Field(ge=1, le=999_999_999), NUMBER]
-_Name = Annotated[Text, Field(min_length=1, max_length=200)]
-_MAX_PLACE = 2**31 - 1
-
-
-def _parse_place(text: Any) -> Any:
-    if not re.fullmatch(r"[0-9]{1,10}(\.[0-9]{1,10}){1,2}", text, re.ASCII):
-        raise ValueError("This is not a place such as 2.1; follow the addresses of other pages.")
-    return [min(int(part), _MAX_PLACE) for part in text.split(".")]
-
-
-_NUMBER = "[0-9]{1,10}"
-AttemptKey = Annotated[
-    tuple[int, int],
-    BeforeValidator(_parse_place),
-    WithJsonSchema({"type": "string", "pattern": rf"^{_NUMBER}\.{_NUMBER}$"}),
-]
-"""Step and number of an attempt, such as ``2.1``."""
-IssueKey = Annotated[
-    tuple[int, int, int],
-    BeforeValidator(_parse_place),
-    WithJsonSchema({"type": "string", "pattern": rf"^{_NUMBER}\.{_NUMBER}\.{_NUMBER}$"}),
-]
-"""Step, attempt and position of an issue, such as ``2.1.0``."""
-
-
-class AttemptFilters(AttemptParts, Paging):
-    """Which attempts of a run are listed."""
-
-    step: _Step | None = Field(None, description="Only those of this step, counted from 1.")
-    outcome: list[Outcome] = Field(
-        default_factory=list, description="Only attempts that ended with one of these outcomes."
-    )
-    before: AttemptKey | None = Field(
-        None, description="Only attempts before this step and number, such as `2.1`. Follow `previous` instead."
-    )
-    after: AttemptKey | None = Field(
-        None, description="Only attempts after this step and number, such as `2.1`. Follow `next` instead."
-    )
-
-
-class IssueFilters(Paging):
-    """Which issues of a run are listed."""
-
-    min_severity: Severity = Field(Severity.LOW, description="Leave out issues of lower severity.")
-    code: _Name | None = Field(None, description="Only issues of this code.")
-    audit: _Name | None = Field(None, description="Only issues of the audit of this name.")
-    step: _Step | None = Field(None, description="Only those of this step, counted from 1.")
-    before: IssueKey | None = Field(
-        None, description="Only issues before this step, attempt and position, such as `2.1.0`. Follow `previous`."
-    )
-    after: IssueKey | None = Field(
-        None, description="Only issues after this step, attempt and position, such as `2.1.0`. Follow `next`."
-    )
-
-
-class StartedFilters(RowPaging):
-    """Which of the runs are listed that one request started."""
-
-    first: RowNumber = Field(description="The number of the first of the runs.")
-    last: RowNumber = Field(description="The number of the last one.")
-    status: list[RunStatus] = Field(default_factory=list, description="Only runs that have one of these statuses.")
