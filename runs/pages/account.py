@@ -16,7 +16,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.urls import path, reverse
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
@@ -244,11 +244,3 @@ def _build_command(request: HttpRequest, token: str) -> str:
         f"export TOOLFLOW_TOKEN={token}\n"
         f'curl -H "Authorization: Bearer $TOOLFLOW_TOKEN" "$TOOLFLOW_URL{path[start:]}?limit=1"'
     )
-
-
-urls = [
-    path("account/", show_account, name="account"),
-    path("account/sessions/end/", end_sessions, name="end-sessions"),
-    path("tokens/", show_tokens, name="tokens"),
-    path("tokens/<str:key>/revoke/", revoke, name="token-revoke"),
-]

@@ -12,7 +12,7 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import render
-from django.urls import path, reverse
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
@@ -182,9 +182,3 @@ def _format(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name}={part}" for name, part in value.items()) or "none"
     return str(value)
-
-
-urls = [
-    path("trail/", show_audit_log, name="trail"),
-    path("trail/export.csv", export_audit_log, name="trail-export"),
-]

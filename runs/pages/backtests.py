@@ -9,7 +9,7 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
-from django.urls import path, reverse
+from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from flows.engine.errors import SpecError
@@ -157,12 +157,3 @@ def show_changes(request: HttpRequest, backtest_id: int) -> HttpResponse:
 def _load(backtest_id: int) -> Backtest:
     rows = Backtest.objects.select_related("flow__live_version", "version", "asked_by").defer("run_ids")
     return get_object_or_404(rows.defer("run_ids", "flow__live_version__spec", "version__spec"), pk=backtest_id)
-
-
-urls = [
-    path("flows/<slug:flow_name>/backtests/", show_backtests, name="backtests"),
-    path("flows/<slug:flow_name>/versions/<number:number>/without-each/", leave_out_each, name="leave-out-each"),
-    path("backtests/<number:backtest_id>/", show_backtest, name="backtest"),
-    path("backtests/<number:backtest_id>/live", show_changes, name="backtest-live"),
-    path("backtests/<number:backtest_id>/stop/", stop, name="backtest-stop"),
-]

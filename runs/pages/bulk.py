@@ -9,7 +9,6 @@ from uuid import UUID, uuid4
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
-from django.urls import path
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from flows.providers import is_simulated
@@ -232,13 +231,3 @@ def _format_title(action: BulkAction) -> str:
     if action.is_chosen:
         return f"{verb} {format_plural(action.run_count, 'selected run')}"
     return f"{verb} all matching runs" if action.query else f"{verb} all runs"
-
-
-urls = [
-    path("runs/bulk/", show_bulk_actions, name="bulk-list"),
-    path("runs/bulk/cancel/", cancel_runs, name="bulk-cancel"),
-    path("runs/bulk/run-again/", run_again, name="bulk-run-again"),
-    path("runs/bulk/<number:action_id>/", show_bulk_action, name="bulk"),
-    path("runs/bulk/<number:action_id>/live", show_bulk_changes, name="bulk-live"),
-    path("runs/bulk/<number:action_id>/stop/", stop_bulk_action, name="bulk-stop"),
-]

@@ -8,7 +8,6 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.urls import path
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
@@ -138,6 +137,3 @@ def _list_others(run: Run) -> list[tuple[Run, Badge]]:
     found = list(runs.filter(pk=run.again_of)) if run.again_of is not None else []
     found += [other for other in runs.order_by("-created_at", "-pk")[:MAX_CHOICES] if other not in found]
     return [(other, STATES[find_run_state(other)]) for other in found]
-
-
-urls = [path("runs/compare/", show_comparison, name="compare")]

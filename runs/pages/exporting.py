@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
-from django.urls import path
 from django.views.decorators.http import require_safe
 
 from flows.engine.history import Severity
@@ -73,14 +72,3 @@ def show_attempt_document(request: HttpRequest, run_id: int, step: int, number: 
     response = JsonResponse(dump_without_addresses(attempt), json_dumps_params={"indent": 2})
     response["Content-Disposition"] = f'attachment; filename="run-{run_id}-step-{step}-attempt-{number}.json"'
     return response
-
-
-urls = [
-    path("runs/export/<str:format>", export_list, name="export"),
-    path("runs/<number:run_id>.json", show_run_document, name="document"),
-    path(
-        "runs/<number:run_id>/steps/<number:step>/attempts/<number:number>.json",
-        show_attempt_document,
-        name="attempt-document",
-    ),
-]

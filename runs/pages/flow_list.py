@@ -13,7 +13,6 @@ from django.core.paginator import Paginator
 from django.db.models import OuterRef, Subquery
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.urls import path
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
@@ -77,6 +76,3 @@ def _build_row(
         "spark": plot_sparkline([None if one is None else one.runs for one in slots]) if own else None,
         "by_day": slots if own else (),
     }
-
-
-urls = [path("flows/", show_flows, name="flows")]

@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.urls import path, reverse
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
@@ -85,9 +85,6 @@ _MAX_NAMED = 3
 def show_flow(request: HttpRequest, flow_name: str) -> HttpResponse:
     """What one flow does and how its runs went."""
     return render(request, "runs/flow.html", load_flow_page(fetch_flow(flow_name), request.GET, timezone.now()))
-
-
-urls = [path("flows/<slug:flow_name>/", show_flow, name="flow")]
 
 
 def load_flow_page(flow: Flow, query: Mapping[str, str], now: datetime) -> dict[str, Any]:

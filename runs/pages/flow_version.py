@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 from django.db.models import Sum
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, render
-from django.urls import path
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
@@ -304,9 +303,3 @@ def show_version_document(request: HttpRequest, flow_name: str, number: int) -> 
     """The definition of one version as JSON."""
     version = get_object_or_404(FlowVersion.objects.only("spec"), flow__name=flow_name, number=number)
     return JsonResponse(version.spec, json_dumps_params={"indent": 2, "ensure_ascii": False})
-
-
-urls = [
-    path("flows/<slug:flow_name>/versions/<number:number>/", show_version, name="version"),
-    path("flows/<slug:flow_name>/versions/<number:number>.json", show_version_document, name="version-document"),
-]

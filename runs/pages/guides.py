@@ -10,7 +10,7 @@ from typing import NamedTuple
 from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.urls import path, reverse
+from django.urls import reverse
 from django.views.decorators.http import require_safe
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -125,10 +125,3 @@ def _build_url(target: str, folder: Path, base_url: str) -> str:
     if file.endswith(".md") and re.fullmatch(r"[\w-]+", name) and (folder / file).is_file():
         return f"{base_url}{'' if name == _INDEX else f'{name}/'}{mark}{anchor}"
     return ""
-
-
-urls = [
-    path("guides/", show_guide, name="guides"),
-    path("guides/<slug:name>/", show_guide, name="guide"),
-    path("guides/images/<str:name>", show_guide_image, name="guide-image"),
-]

@@ -12,7 +12,7 @@ from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.urls import path, reverse
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
@@ -83,9 +83,6 @@ def show_issues(request: HttpRequest) -> HttpResponse:
         is_part = request.headers.get("HX-Request") == "true"
         return render(request, "runs/issue_rows.html", {**load_issue_rows(request.GET), "is_part": is_part})
     return render(request, "runs/issues.html", load_issues_page(request.GET))
-
-
-urls = [path("issues/", show_issues, name="issues")]
 
 
 # Groups

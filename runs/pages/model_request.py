@@ -10,7 +10,7 @@ from typing import Any
 from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.urls import path, reverse
+from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from flows.engine import history as engine
@@ -255,12 +255,3 @@ def download_json(value: Any, name: str) -> HttpResponse:
     response = HttpResponse(text.encode(errors="replace"), content_type="application/json")
     response["Content-Disposition"] = f'attachment; filename="{name}"'
     return response
-
-
-urls = [
-    path(
-        "runs/<number:run_id>/steps/<number:step>/attempts/<number:number>/<str:part>/",
-        show_attempt_part,
-        name="attempt-part",
-    )
-]

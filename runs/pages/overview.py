@@ -15,7 +15,7 @@ from django.db.models.functions import Left
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
-from django.urls import path, reverse
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
@@ -381,10 +381,3 @@ PARTS: Mapping[str, Callable[[], tuple[Part, ...]]] = {
     "overview": load_overview_parts,
     "workers": load_worker_parts,
 }
-
-urls = [
-    path("", show_home, name="home"),
-    path("overview/live", show_changes, {"page": "overview"}, name="overview-live"),
-    path("workers/", show_workers, name="workers"),
-    path("workers/live", show_changes, {"page": "workers"}, name="workers-live"),
-]

@@ -18,7 +18,7 @@ from django.db.models import F, OuterRef, Subquery
 from django.forms import ChoiceField
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404, redirect, render
-from django.urls import path, reverse
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
@@ -321,11 +321,3 @@ def delete_view(request: HttpRequest, view_id: int) -> HttpResponseRedirect:
 def show_known_values(request: HttpRequest) -> HttpResponse:
     """Values that runs have, which the fields of the filters suggest."""
     return render(request, "runs/filter_values.html", {"known": list_known_values().items()})
-
-
-urls = [
-    path("runs/", show_runs, name="list"),
-    path("runs/views/add/", save_view, name="saved-view-add"),
-    path("runs/views/values/", show_known_values, name="saved-view-values"),
-    path("runs/views/<number:view_id>/delete/", delete_view, name="saved-view-delete"),
-]

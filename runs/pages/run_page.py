@@ -15,7 +15,7 @@ from typing import Any
 from django.core.paginator import EmptyPage
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.urls import path, reverse
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
@@ -386,13 +386,3 @@ def _download_output(run_id: int, step: int, number: int) -> HttpResponse:
         row = fetch_attempt(run_id, step, number)
         output = row.raw_output if row.output is None else row.output
     return download_json(output, f"run-{run_id}-step-{step}-attempt-{number}-output.json")
-
-
-_ATTEMPT = "runs/<number:run_id>/steps/<number:step>/attempts/<number:number>/"
-
-urls = [
-    path("runs/<number:run_id>/", show_run, name="page"),
-    path("runs/<number:run_id>/attempts/", show_all_attempts, name="attempts"),
-    path("runs/<number:run_id>/live", show_run_changes, name="live"),
-    path(_ATTEMPT, show_attempt, name="attempt"),
-]

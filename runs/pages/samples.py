@@ -6,7 +6,7 @@ from django.contrib import messages
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
-from django.urls import path, reverse
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
@@ -93,9 +93,3 @@ def delete_samples(request: HttpRequest) -> HttpResponse:
     else:
         messages.success(request, f"Removed: {found}.")
     return redirect("runs:home")
-
-
-urls = [
-    path("overview/samples/", add_samples, name="samples-add"),
-    path("overview/samples/remove/", delete_samples, name="samples-remove"),
-]

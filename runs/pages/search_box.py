@@ -9,7 +9,7 @@ from django.contrib.auth.models import AnonymousUser, User
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.urls import path, reverse
+from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from flows.models import Flow
@@ -100,6 +100,3 @@ def _find_guides(text: str) -> list[Hit]:
     words = text.lower().split()
     found = (guide for guide in list_guides() if words and all(word in guide.title.lower() for word in words))
     return [(guide.title, "guide", guide.url, "book-open") for guide in islice(found, MAX_GUIDES)]
-
-
-urls = [path("search/", show_search, name="search")]

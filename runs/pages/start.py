@@ -10,7 +10,7 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
-from django.urls import path, reverse
+from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
 from flows.engine.errors import InputError, Problem, SpecError
@@ -388,10 +388,3 @@ def cancel_run(request: HttpRequest, run_id: int) -> HttpResponse:
         word = STATES[run.status].word.lower()
         messages.info(request, f"The run had already ended ({word}). Nothing was changed.")
     return redirect("runs:page", run_id=run_id)
-
-
-urls = [
-    path("runs/new/", choose_flow, name="choose-flow"),
-    path("runs/new/<slug:flow_name>/", start_run, name="start"),
-    path("runs/<number:run_id>/cancel/", cancel_run, name="cancel"),
-]

@@ -12,7 +12,7 @@ from django.contrib import messages
 from django.db.models import F
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.urls import path, reverse
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
@@ -181,11 +181,3 @@ def send_test(request: HttpRequest, endpoint_id: int) -> HttpResponse:
     """Send a test to an endpoint, and show its delivery."""
     delivery = create_test(get_object_or_404(WebhookEndpoint, pk=endpoint_id))
     return redirect("runs:webhook", delivery_id=delivery.pk)
-
-
-urls = [
-    path("webhooks/", show_deliveries, name="webhooks"),
-    path("webhooks/<number:delivery_id>/", show_delivery, name="webhook"),
-    path("webhooks/<number:delivery_id>/send/", send_again, name="webhook-send"),
-    path("webhooks/endpoints/<number:endpoint_id>/test/", send_test, name="webhook-test"),
-]
