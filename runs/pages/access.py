@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import wraps
-from typing import Concatenate, ParamSpec
+from typing import Any, Concatenate, ParamSpec
 from urllib.parse import urlsplit
 
 from django.contrib import messages
@@ -35,8 +35,8 @@ _WHAT = {
 }
 
 
-def require_permission(permission: str) -> Callable[[_View[_Arguments]], _View[_Arguments]]:
-    """Let in users who have ``permission``; others get a 403 page that names it, strangers the sign-in page.
+def require_permission(*permissions: str) -> Callable[[_View[_Arguments]], _View[_Arguments]]:
+    """Let in users who have ``permissions``; others get a 403 page that names one, strangers the sign-in page.
 
     After signing in they come back to the page they were on, also when only a part of it was asked for, or when they
     had sent a form: then a message says that nothing was done.
@@ -49,8 +49,9 @@ def require_permission(permission: str) -> Callable[[_View[_Arguments]], _View[_
         def guarded(request: HttpRequest, /, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> HttpResponseBase:
             if not request.user.is_authenticated:
                 return _ask_to_sign_in(request)
-            if permission and not request.user.has_perm(permission):
-                raise PermissionDenied(f"You may not {_WHAT[permission]}: your account lacks “{permission}”.")
+            for permission in permissions:
+                if not request.user.has_perm(permission):
+                    raise PermissionDenied(f"You may not {_WHAT[permission]}: your account lacks “{permission}”.")
             return view(request, *args, **kwargs)
 
         return guarded
@@ -60,7 +61,7 @@ def require_permission(permission: str) -> Callable[[_View[_Arguments]], _View[_
 
 def require_sign_in(view: _View[_Arguments]) -> _View[_Arguments]:
     """Let in all who are signed in; strangers get the sign-in page, as with ``require_permission``."""
-    return require_permission("")(view)
+    return require_permission()(view)
 
 
 def get_user(request: HttpRequest) -> User:
@@ -69,33 +70,21 @@ def get_user(request: HttpRequest) -> User:
     return request.user
 
 
-def refuse(
-    request: HttpRequest,
-    heading: str,
-    *,
-    reason: str = "",
-    problems: Sequence[str] = (),
-    back: str = "Back",
-    back_url: str = "",
-    status: int = 400,
-) -> HttpResponse:
-    """The page that says what was not done and why; it leads back to ``back_url``, the list of runs if not given."""
-    context = {
-        "heading": heading,
-        "reason": reason,
-        "problems": problems,
-        "back": back,
-        "back_url": back_url or reverse("runs:list"),
-    }
+def refuse(request: HttpRequest, heading: str, *, status: int = 400, **context: Any) -> HttpResponse:
+    """The page that says what was not done, with its ``reason`` or its ``problems``.
+
+    It leads ``back`` to ``back_url``, the list of runs if not given.
+    """
+    context = {"heading": heading, "back": "Back", "back_url": reverse("runs:list"), **context}
     return render(request, "runs/refused.html", context, status=status)
 
 
-def confirm(
-    request: HttpRequest, action: str, subject: str, *, text: str, icon: str, back: str, back_url: str
-) -> HttpResponse:
-    """The page that asks whether ``action`` should be done to ``subject``; its form is sent to this address."""
-    context = {"action": action, "subject": subject, "text": text, "action_icon": icon}
-    return render(request, "runs/confirm.html", {**context, "back": back, "back_url": back_url})
+def confirm(request: HttpRequest, action: str, subject: str, **context: str) -> HttpResponse:
+    """The page that asks whether ``action`` should be done to ``subject``; its form is sent to this address.
+
+    ``text`` says what comes of it, ``icon_name`` shows it, and ``back`` leads to ``back_url``.
+    """
+    return render(request, "runs/confirm.html", {"action": action, "subject": subject, **context})
 
 
 def _ask_to_sign_in(request: HttpRequest) -> HttpResponse:

@@ -213,7 +213,7 @@ def revoke(request: HttpRequest, key: str) -> HttpResponse:
             "Revoke token",
             token.name,
             text=f"Requests with it are refused from then on. This can’t be undone. {used}",
-            icon="no-symbol",
+            icon_name="no-symbol",
             back="Keep it",
             back_url=reverse("runs:tokens"),
         )

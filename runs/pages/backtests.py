@@ -107,8 +107,7 @@ def _list_url(flow: Flow) -> str:
 
 
 @require_POST
-@require_permission("runs.view_run")
-@require_permission("runs.add_run")
+@require_permission("runs.view_run", "runs.add_run")
 def leave_out_each(request: HttpRequest, flow_name: str, number: int) -> HttpResponse:
     """Work out what leaving out each audit of a version would change in its own runs."""
     flow = fetch_flow(flow_name)
@@ -117,8 +116,7 @@ def leave_out_each(request: HttpRequest, flow_name: str, number: int) -> HttpRes
 
 
 @require_POST
-@require_permission("runs.view_run")
-@require_permission("runs.add_run")
+@require_permission("runs.view_run", "runs.add_run")
 def stop(request: HttpRequest, backtest_id: int) -> HttpResponse:
     """Stop a backtest; one that has ended stays as it is."""
     stop_backtest(get_object_or_404(Backtest, pk=backtest_id))

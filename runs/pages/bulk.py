@@ -98,16 +98,14 @@ def parse_choice(data: QueryDict) -> Choice:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@require_permission("runs.view_run")
-@require_permission("runs.change_run")
+@require_permission("runs.view_run", "runs.change_run")
 def cancel_runs(request: HttpRequest) -> HttpResponse:
     """Ask whether to cancel runs, and do it."""
     return _confirm(request, BulkKind.CANCEL)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@require_permission("runs.view_run")
-@require_permission("runs.add_run")
+@require_permission("runs.view_run", "runs.add_run")
 def run_again(request: HttpRequest) -> HttpResponse:
     """Ask whether to run runs again, and do it."""
     return _confirm(request, BulkKind.RUN_AGAIN)
@@ -198,8 +196,7 @@ def show_bulk_changes(request: HttpRequest, action_id: int) -> HttpResponse:
 
 
 @require_POST
-@require_permission("runs.view_run")
-@require_permission("runs.change_run")
+@require_permission("runs.view_run", "runs.change_run")
 def stop_bulk_action(request: HttpRequest, action_id: int) -> HttpResponse:
     """Stop an action; one that has ended stays as it is."""
     action = _load_action(action_id)

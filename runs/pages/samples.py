@@ -31,8 +31,7 @@ def is_without_runs() -> bool:
 
 
 @require_POST
-@require_permission("runs.add_run")
-@require_permission("flows.add_flow")
+@require_permission("runs.add_run", "flows.add_flow")
 def add_samples(request: HttpRequest) -> HttpResponse:
     """Fill an installation without runs with sample history."""
     try:
@@ -75,7 +74,7 @@ def delete_samples(request: HttpRequest) -> HttpResponse:
             "Remove",
             "sample history",
             text=f"This deletes {found}.",
-            icon="trash",
+            icon_name="trash",
             back="Keep it",
             back_url=reverse("runs:home"),
         )

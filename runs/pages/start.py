@@ -378,7 +378,7 @@ def cancel_run(request: HttpRequest, run_id: int) -> HttpResponse:
             "Cancel run",
             str(run),
             text="A call in progress is aborted, and the provider may still bill it. Finished attempts are kept.",
-            icon="stop",
+            icon_name="stop",
             back="Keep running",
             back_url=reverse("runs:page", args=[run.pk]),
         )

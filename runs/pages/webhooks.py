@@ -163,8 +163,7 @@ def _format_headers(delivery: WebhookDelivery, one: WebhookTry) -> str:
 
 
 @require_POST
-@require_permission("runs.view_run")
-@require_permission("runs.change_run")
+@require_permission("runs.view_run", "runs.change_run")
 def send_again(request: HttpRequest, delivery_id: int) -> HttpResponse:
     """Make a new try at once, with all retries before it; a try that is under way is not doubled."""
     if send_delivery_again(_fetch_delivery(delivery_id)):
@@ -175,8 +174,7 @@ def send_again(request: HttpRequest, delivery_id: int) -> HttpResponse:
 
 
 @require_POST
-@require_permission("runs.view_run")
-@require_permission("runs.change_webhookendpoint")
+@require_permission("runs.view_run", "runs.change_webhookendpoint")
 def send_test(request: HttpRequest, endpoint_id: int) -> HttpResponse:
     """Send a test to an endpoint, and show its delivery."""
     delivery = create_test(get_object_or_404(WebhookEndpoint, pk=endpoint_id))
