@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from flows.engine.expression_functions import FUNCTIONS
@@ -16,7 +15,7 @@ from flows.engine.history import Outcome, Severity
 from flows.engine.json_values import dump_line, resolve_pointer, shorten
 from flows.engine.judging import AUDIT_ERROR, build_type_audit
 from flows.engine.plugins import PREFIX, registry
-from flows.engine.rule_explanation import PassRule, RuleExplanation, format_sum
+from flows.engine.rule_explanation import PassRule, format_sum
 from flows.engine.spec import AuditSpec, StepSpec
 from runs import models
 from runs.attempt_rules import Check, find_check, find_reached
@@ -24,8 +23,7 @@ from runs.formatting import format_count, format_plural
 from runs.history.issue_links import find_pages, show_place
 from runs.history.texts import SHORT_TEXT, cut_text, show_invisible
 
-BLOCKS = "Blocks"
-WARNS = "Warns"
+BLOCKS, WARNS = "Blocks", "Warns"
 MAX_VALUES = 4
 """Offending values that one check shows."""
 MAX_RULE_LENGTH = 1_000
@@ -50,58 +48,6 @@ _STATES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class FoundValue:
-    """A place that an issue is about, with what stands there."""
-
-    href: str
-    """The issue on the same page; empty where it is on a further page of issues."""
-    severity: str
-    place: str
-    value: str
-    """Empty where the place is all that is known."""
-
-
-@dataclass(frozen=True, slots=True)
-class CheckRow:
-    """One check: ``state`` is ``passed``, ``failed``, ``warned``, ``error`` or ``unreached``."""
-
-    name: str
-    state: str
-    role: str
-    """``Blocks`` or ``Warns``; empty where that can't be known."""
-    found: str = ""
-    values: Sequence[FoundValue] = ()
-    more: int = 0
-    """Issues with a place that are not shown."""
-    weight: str = ""
-    """What it adds to the sum of the pass rule: ``2 + 2``."""
-
-
-@dataclass(frozen=True, slots=True)
-class RuleRow(CheckRow):
-    """The custom pass rule, which decides instead of the audits' own criteria."""
-
-    text: str = ""
-    is_python: bool = False
-    explanation: RuleExplanation | None = None
-    """Its conditions with their values; None where these are not known."""
-
-
-@dataclass(frozen=True, slots=True)
-class Checklist:
-    """All checks of one attempt, in the order in which its output goes through them."""
-
-    title: str
-    summary: str
-    checks: tuple[CheckRow, ...]
-    rule: RuleRow | None
-    """None where the audits decide by their own criteria."""
-    has_weights: bool
-    weights: str
-    """What each severity weighs, where the pass rule adds that up; else empty."""
-
-
 def build_checklist(
     step: StepSpec,
     outcome: str,
@@ -109,11 +55,15 @@ def build_checklist(
     output: Any,
     *,
     prefix: str | None,
-) -> Checklist | None:
+) -> dict[str, Any] | None:
     """Explain the outcome of an attempt of ``step``; None for one without an output to judge.
 
     ``issues`` are all of the attempt, in their order; ``prefix`` begins their ids on the page, None where they have
     none. ``output`` is None where it is not known (any more): a rule that reads it is then shown without values.
+
+    ``checks`` are in the order in which the output goes through them, each with its ``state`` (``passed``, ``failed``,
+    ``warned``, ``error`` or ``unreached``) and ``role``, which is empty where it can't be known. ``rule`` is the custom
+    pass rule, None where the audits decide by their own criteria; it has an ``explanation`` where its values are known.
     """
     if outcome not in (Outcome.PASSED, Outcome.FAILED, Outcome.INVALID):
         return None
@@ -135,7 +85,7 @@ class _Building:
         self.issues = [issue for issue in issues if issue.code != _CLEANED or issue.audit]
         self.rule: PassRule | None = None
         """The custom pass rule, as far as its values are known."""
-        self.explanation: RuleExplanation | None = None
+        self.explanation: Any = None
         text = step.pass_expression
         is_brief = any("context" in issue.get_deferred_fields() for issue in issues)
         is_known = text is not None and not (is_brief and set(_MEMBER.findall(text)) - FUNCTIONS.keys() - _ALWAYS_READ)
@@ -147,22 +97,22 @@ class _Building:
             if explanation and explanation.result == (outcome == Outcome.PASSED):
                 self.rule, self.explanation = rule, explanation
 
-    def build(self) -> Checklist:
+    def build(self) -> dict[str, Any]:
         checks = [*self.list_own_checks(), *self.list_audits()]
         rule = self.explain_rule()
         every = [*checks, rule] if rule else checks
-        counts = Counter(check.state for check in every)
+        counts = Counter(check["state"] for check in every)
         parts = [f"{format_count(counts[name])} {words}" for name, words in _STATES.items() if counts[name]]
-        return Checklist(
-            title="Why it passed" if self.outcome is Outcome.PASSED else "Why it failed",
-            summary=f"{format_plural(len(every), 'check')}: {', '.join(parts)}",
-            checks=tuple(checks),
-            rule=rule,
-            has_weights=any(check.weight for check in every),
-            weights=_WEIGHTS if self.rule and "weight(" in (self.step.pass_expression or "") else "",
-        )
+        return {
+            "title": "Why it passed" if self.outcome is Outcome.PASSED else "Why it failed",
+            "summary": f"{format_plural(len(every), 'check')}: {', '.join(parts)}",
+            "checks": checks,
+            "rule": rule,
+            "has_weights": any(check.get("weight") for check in every),
+            "weights": _WEIGHTS if self.rule and "weight(" in (self.step.pass_expression or "") else "",
+        }
 
-    def list_own_checks(self) -> Iterator[CheckRow]:
+    def list_own_checks(self) -> Iterator[dict[str, Any]]:
         """What the engine itself checks, before any audit."""
         step = self.step
         read = f"{format_plural(len(self.notes), 'place')} replaced" if self.notes else "Readable"
@@ -171,26 +121,26 @@ class _Building:
         if step.output_sanitizer is not None:
             faults = [issue for issue in self.issues if issue.code == _SANITIZER_ERROR and not issue.audit]
             is_broken = faults and self.outcome is Outcome.INVALID
-            state = "error" if is_broken else "unreached" if first.state == "failed" else "passed"
-            yield CheckRow("Output sanitizer", state, BLOCKS, _describe_first(faults))
+            state = "error" if is_broken else "unreached" if first["state"] == "failed" else "passed"
+            yield _row("Output sanitizer", state, BLOCKS, _describe_first(faults))
         if step.output_schema is not None:
             yield self.check("Output schema", Check.SCHEMA, "Valid")
         if step.output_type is not None:
             yield self.check(f"Output type {show_invisible(step.output_type)}", Check.TYPE, "Valid")
 
-    def check(self, name: str, check: Check, fine: str) -> CheckRow:
+    def check(self, name: str, check: Check, fine: str) -> dict[str, Any]:
         """A check of the engine, with the issues by which it refused the output there."""
         if self.reached < check:
-            return CheckRow(name, "unreached", BLOCKS)
+            return _row(name, "unreached", BLOCKS)
         own = [issue for issue in self.issues if not issue.audit and issue.code != _SANITIZER_ERROR]
         found = [issue for issue in own if find_check(self.outcome, issue.code) is check]
         if not found:
-            return CheckRow(name, "passed", BLOCKS, fine)
-        values, more = self.list_values(found)
-        words = format_plural(len(found), "issue") if values else _describe_first(found)
-        return CheckRow(name, "failed", BLOCKS, words, values, more)
+            return _row(name, "passed", BLOCKS, fine)
+        places = self.list_places(found)
+        words = format_plural(len(found), "issue") if places["places"] else _describe_first(found)
+        return _row(name, "failed", BLOCKS, words, **places)
 
-    def list_audits(self) -> Iterator[CheckRow]:
+    def list_audits(self) -> Iterator[dict[str, Any]]:
         by_audit: dict[str, list[models.Issue]] = {}
         for issue in self.issues:
             by_audit.setdefault(issue.audit, []).append(issue)
@@ -202,7 +152,7 @@ class _Building:
         for audit in self.step.audits:
             yield self.check_audit(audit, by_audit.get(audit.name, ()))
 
-    def check_audit(self, audit: AuditSpec, found: Sequence[models.Issue]) -> CheckRow:
+    def check_audit(self, audit: AuditSpec, found: Sequence[models.Issue]) -> dict[str, Any]:
         name = show_invisible(audit.name)
         issues = [_dump_issue(issue) for issue in found]
         severities = [Severity(issue.severity) for issue in found]
@@ -212,18 +162,17 @@ class _Building:
         passes = self.passes_with(audit, [audit.severity, *severities], one)
         role = "" if passes is None else WARNS if passes else BLOCKS
         if self.reached < Check.AUDITS:
-            return CheckRow(name, "unreached", role)
+            return _row(name, "unreached", role)
         weight = self.weigh(issues)
         if not found:
-            return CheckRow(name, "passed", role, "No issues", weight=weight)
+            return _row(name, "passed", role, "No issues", weight=weight)
         faults = [issue for issue in found if issue.code == AUDIT_ERROR]
         if faults:
-            return CheckRow(name, "error", role, _describe_first(faults), weight=weight)
+            return _row(name, "error", role, _describe_first(faults), weight=weight)
         passes = self.passes_with(audit, severities, issues)
         is_refused = self.outcome is Outcome.FAILED if passes is None else not passes
-        values, more = self.list_values(found)
-        words = format_plural(len(found), "issue")
-        return CheckRow(name, "failed" if is_refused else "warned", role, words, values, more, weight)
+        state, words = "failed" if is_refused else "warned", format_plural(len(found), "issue")
+        return _row(name, state, role, words, weight=weight, **self.list_places(found))
 
     def passes_with(
         self, audit: AuditSpec, severities: Sequence[Severity], issues: Sequence[Mapping[str, Any]]
@@ -238,10 +187,13 @@ class _Building:
         numbers = self.rule.list_weights(issues) if self.rule else None
         return "" if numbers is None else format_sum([sum(numbers)] if is_total else numbers)
 
-    def list_values(self, found: Sequence[models.Issue]) -> tuple[Sequence[FoundValue], int]:
-        """The first places that issues are about, and how many more there are."""
+    def list_places(self, found: Sequence[models.Issue]) -> dict[str, Any]:
+        """The first places that issues are about, with what stands there, and how many ``more`` there are.
+
+        An issue that is on a further page of issues has no ``href``.
+        """
         placed = [issue for issue in found if issue.path is not None]
-        values = []
+        places = []
         for issue in placed[:MAX_VALUES]:
             try:
                 value = shorten(_format(resolve_pointer(self.output, issue.path or "")), _VALUE_LENGTH)
@@ -249,10 +201,11 @@ class _Building:
                 value = ""
             is_here = self.prefix is not None and self.pages.get(issue.position, 1) == 1
             href = f"#{self.prefix}i{issue.position}" if is_here else ""
-            values.append(FoundValue(href, issue.severity, show_place(issue), show_invisible(value)))
-        return values, len(placed) - len(values)
+            shown = {"severity": issue.severity, "place": show_place(issue), "value": show_invisible(value)}
+            places.append({"href": href, **shown})
+        return {"places": places, "more": len(placed) - len(places)}
 
-    def explain_rule(self) -> RuleRow | None:
+    def explain_rule(self) -> dict[str, Any] | None:
         """The custom pass rule of the step."""
         text = self.step.pass_expression
         if text is None:
@@ -260,14 +213,18 @@ class _Building:
         is_python = text.startswith(PREFIX)
         shown = str(cut_text(text.removeprefix(PREFIX), MAX_RULE_LENGTH))
         if self.reached < Check.AUDITS:
-            return RuleRow("Pass rule", "unreached", BLOCKS, text=shown, is_python=is_python)
+            return _row("Pass rule", "unreached", BLOCKS, text=shown, is_python=is_python)
         faults = [issue for issue in self.issues if issue.code == AUDIT_ERROR and not issue.audit]
         if faults or self.explanation is None:
             state = "error" if faults else "passed" if self.outcome is Outcome.PASSED else "failed"
             found = _describe_first(faults) or ("Accepts the output" if state == "passed" else "Refuses the output")
-            return RuleRow("Pass rule", state, BLOCKS, found, text=shown, is_python=is_python)
+            return _row("Pass rule", state, BLOCKS, found, text=shown, is_python=is_python)
         weight = self.weigh([_dump_issue(issue) for issue in self.issues if issue.audit], is_total=True)
-        return RuleRow("Pass rule", self.outcome.value, BLOCKS, weight=weight, text=shown, explanation=self.explanation)
+        return _row("Pass rule", self.outcome.value, BLOCKS, weight=weight, text=shown, explanation=self.explanation)
+
+
+def _row(name: str, state: str, role: str, found: str = "", **more: Any) -> dict[str, Any]:
+    return {"name": name, "state": state, "role": role, "found": found, **more}
 
 
 _WEIGHTS = " · ".join(f"{severity.value} {severity.weight}" for severity in Severity).capitalize()

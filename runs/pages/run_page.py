@@ -209,8 +209,8 @@ def _explain_outcome(attempt: dict[str, Any]) -> str:
     if attempt["state"] == "passed":
         return f"with {count} that {'does' if number == 1 else 'do'} not block"
     if attempt["state"] in ("failed", "invalid") and not attempt["row"].failure_reason:
-        rule = attempt["checklist"].rule if attempt["checklist"] else None
-        conditions = rule.explanation.conditions if rule and rule.explanation else ()
+        rule = (attempt["checklist"] or {}).get("rule") or {}
+        conditions = rule["explanation"].conditions if rule.get("explanation") else ()
         broken = next((one.values for one in conditions if not one.holds), "")
         return f"{count}: {show_invisible(broken)}" if broken else count
     return ""
