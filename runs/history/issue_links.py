@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import Any
 
 from django.core.paginator import Page, Paginator
 
@@ -25,23 +25,19 @@ MAX_PLACE_LENGTH = 80
 """Characters of a pointer that a link shows."""
 
 
-@dataclass(frozen=True, slots=True)
-class IssueLink:
-    """An issue by its name and its place; ``address`` is relative to the page of its run."""
+def link_issue(step: int, number: int, issue: models.Issue, page: int = 1) -> dict[str, Any]:
+    """An issue of attempt ``number`` of ``step`` by its name and place, with its address from the page of its run.
 
-    address: str
-    severity: str
-    title: str
-    place: str
-    """Its pointer, empty where it has none."""
-    step: int
-    number: int
-
-
-def link_issue(step: int, number: int, issue: models.Issue, page: int = 1) -> IssueLink:
-    """The link to an issue of attempt ``number`` of ``step``, which stands on this ``page`` of its issues."""
-    address = address_issue(step, number, issue.position, page)
-    return IssueLink(address, issue.severity, name_issue(issue), show_place(issue), step, number)
+    ``page`` is that of the issues of the attempt.
+    """
+    return {
+        "address": address_issue(step, number, issue.position, page),
+        "severity": issue.severity,
+        "title": name_issue(issue),
+        "place": show_place(issue),
+        "step": step,
+        "number": number,
+    }
 
 
 def name_issue(issue: models.Issue) -> str:
@@ -91,26 +87,12 @@ def _sort(issues: Iterable[models.Issue]) -> list[models.Issue]:
     return sorted(issues, key=lambda issue: (SEVERITY_NAMES.index(issue.severity), issue.position))
 
 
-@dataclass(frozen=True, slots=True)
-class HiddenIssues:
-    """Issues of earlier attempts that one call did not show."""
-
-    severity_filter: str
-    count: int
-    """How many issues the filter kept from the model."""
-    links: tuple[IssueLink, ...]
-    """The first ``MAX_LINKS`` of them, in the order of the attempts."""
-
-    @property
-    def more(self) -> int:
-        """How many of them are not named."""
-        return self.count - len(self.links)
-
-
 def find_hidden_issues(
     spec: FlowSpec, step: int, rows: Sequence[models.Attempt], issues: Mapping[int, Sequence[models.Issue]]
-) -> dict[int, HiddenIssues]:
-    """What the calls of one step hid, by the attempt's number; nothing for a local step, which calls no model.
+) -> dict[int, dict[str, Any]]:
+    """Issues that the calls of one step hid, by the attempt's number; a local step calls no model and hides nothing.
+
+    The first ``MAX_LINKS`` are linked.
 
     ``rows`` are attempts of the run in order of step and number, ``issues`` those of all of them by their keys. Follows
     the rule of the prompt, by the definition and the issues alone: no requests are read.
@@ -120,12 +102,12 @@ def find_hidden_issues(
         return {}
     minimum = definition.issue_severity_filter
     order = [*(position for position in definition.include_results if position < step), step]
-    found: dict[int, HiddenIssues] = {}
-    count = 0
-    links: list[IssueLink] = []
+    found: dict[int, dict[str, Any]] = {}
+    count, links = 0, list[dict[str, Any]]()
     for row in (row for position in order for row in rows if row.step.index == position):
         if row.step.index == step:
-            found[row.number] = HiddenIssues(minimum.value, count, tuple(links))
+            hidden_so_far = {"count": count, "links": list(links), "more": count - len(links)}
+            found[row.number] = {"severity_filter": minimum.value, **hidden_so_far}
         own = issues.get(row.pk, ())
         shown = {one.position for one in select_issues(spec.step(row.step.index), row.outcome, own, minimum)}
         hidden = [issue for issue in own if issue.position not in shown]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -13,26 +12,12 @@ from runs.formatting import format_cost, format_count, format_share
 from runs.statistics.sums import TITLES, Use, is_by_cost, measure_uses, split_bill
 
 
-@dataclass(frozen=True, slots=True)
-class RetryBill:
-    """Tokens and cost of a run in three parts."""
-
-    used: Mapping[str, Use]
-    """What first attempts, retries of steps that passed in the end, and retries of steps that did not used."""
-    is_by_cost: bool
-    """Whether shares are shares of the money; else of the tokens."""
-    sentence: str
-    """What the retries cost: “Retries cost 38 % of this run: $0.0124 of $0.0331; $0.0090 of it led to a pass.”"""
-    notes: Sequence[str]
-    """What the numbers leave out or count in, as sentences."""
-    parts: Sequence[dict[str, Any]]
-    """The three parts as text, also those in which nothing was used, with their places on the bar."""
-
-
-def bill_run(calls: Sequence[tuple[int, str, TokenUsage | None]], open_steps: Collection[int]) -> RetryBill | None:
+def bill_run(calls: Sequence[tuple[int, str, TokenUsage | None]], open_steps: Collection[int]) -> dict[str, Any] | None:
     """Split the usage of the calls of a run, each given as its step, its state and what it used; None without retries.
 
-    Steps that are ``open_steps`` may still pass. What still runs is taken for a try of its step.
+    Steps that are ``open_steps`` may still pass. What still runs is taken for a try of its step. ``used`` is what first
+    attempts, retries of steps that passed in the end, and retries of steps that did not used; ``parts`` are these three
+    as text, with their places on the bar. ``notes`` say what the numbers leave out or count in.
     """
     kinds = classify_attempts([call[:2] for call in calls])
     tries = [state == "running" or state in COUNTED for _, state, _ in calls]
@@ -55,17 +40,18 @@ def bill_run(calls: Sequence[tuple[int, str, TokenUsage | None]], open_steps: Co
             not all(tries)
         ),
     }
-    return RetryBill(
-        used,
-        is_by_cost(used.values()),
-        _sum_up(used, is_reported=is_reported, is_open=is_open),
-        [words for words, holds in notes.items() if holds],
-        _list_rows(used, kinds, is_open=is_open),
-    )
-
-
-def _sum_up(used: Mapping[str, Use], *, is_reported: bool, is_open: bool) -> str:
     by_cost = is_by_cost(used.values())
+    return {
+        "used": used,
+        "is_by_cost": by_cost,
+        "sentence": _sum_up(used, by_cost=by_cost, is_reported=is_reported, is_open=is_open),
+        "notes": [words for words, holds in notes.items() if holds],
+        "parts": _list_rows(used, kinds, is_open=is_open),
+    }
+
+
+def _sum_up(used: Mapping[str, Use], *, by_cost: bool, is_reported: bool, is_open: bool) -> str:
+    """“Retries cost 38 % of this run: $0.0124 of $0.0331; $0.0090 of it led to a pass.”"""
 
     def show(amount: Decimal) -> str:
         return format_cost(amount) if by_cost else format_count(int(amount))

@@ -11,7 +11,6 @@ from flows.engine.spec import StepSpec
 from runs import models
 from runs.history.checklist import build_checklist
 from runs.history.issue_links import (
-    HiddenIssues,
     address_attempt,
     anchor_attempt,
     list_page,
@@ -41,7 +40,7 @@ def view_attempt(
     *,
     run_url: str = "",
     traced: StepIssues | None = None,
-    hidden: HiddenIssues | None = None,
+    hidden: dict[str, Any] | None = None,
     base: models.Attempt | None = None,
     is_compared: bool = False,
     is_alone: bool = False,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import Q
@@ -22,15 +21,13 @@ from flows.engine.model_api import MESSAGE_FIELDS, list_messages
 from flows.engine.prompt import PromptSection, build_sections, join_parts, render_issue
 from runs import models
 from runs.history.issue_links import (
-    HiddenIssues,
-    IssueLink,
     address_attempt,
     anchor_attempt,
     find_hidden_issues,
     find_pages,
     link_issue,
 )
-from runs.history.json_lines import Listing, list_json, list_text
+from runs.history.json_lines import list_json, list_text
 from runs.history.output_view import parse_view, view_output, view_text
 from runs.history.texts import show_invisible
 from runs.pages.access import require_permission
@@ -51,85 +48,62 @@ MAX_LINES = 200
 """Issues of one earlier attempt that are shown in a message."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExpectedMessage:
-    """What the system message of a call must be by the history before it, and where its parts lead."""
-
-    own: str
-    """The step's own text."""
-    sections: Sequence[PromptSection]
-    links: Mapping[tuple[int, int], Sequence[IssueLink]]
-    """Links to all issues of the attempts in the sections, by step and number."""
+Expected = tuple[str, Sequence[PromptSection], Mapping[tuple[int, int], Sequence[dict[str, Any]]]]
+"""What the system message of a call must be by the history before it: the step's own text, the sections that follow,
+and by step and number links to all issues of the attempts in these."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModelMessage:
-    """One message; ``is_json`` says that its content was JSON and is laid out as such.
-
-    Where it is known what wrote which part, ``own`` is the step's text (None if it has none) and ``sections`` follow.
-    """
-
-    role: str
-    content: Listing
-    is_json: bool
-    own: Listing | None = None
-    sections: Sequence[dict[str, Any]] = ()
-    is_unexpected: bool = False
-    """It should list earlier attempts, but does not read as the history of today would."""
-
-
-def read_messages(request: Mapping[str, Any], expected: ExpectedMessage | None = None) -> list[ModelMessage]:
-    """Take apart the messages of the stored body of a request, of either API.
+def read_model_request(request: Mapping[str, Any], expected: Expected | None = None) -> dict[str, Any]:
+    """The stored body of a request, of either API: its messages, its tools, all other fields, and the whole as JSON.
 
     A system message is taken apart only if it is, to the letter, what ``expected`` makes: headings alone prove nothing,
-    since the step's own text may hold the same.
+    since the step's own text may hold the same. Then ``own`` is the step's text, None if it has none, and ``sections``
+    follow. A message ``is_unexpected`` that should list earlier attempts, but does not read as the history of today
+    would.
     """
-    return [_read_message(message, expected) for message in list_messages(request)]
-
-
-def read_model_request(request: Mapping[str, Any], expected: ExpectedMessage | None = None) -> dict[str, Any]:
-    """A request for its templates: its messages, its tools, all other fields, and the whole of it as JSON."""
     tools = request.get("tools")
     settings = {name: value for name, value in request.items() if name not in (*MESSAGE_FIELDS, "tools")}
     return {
-        "messages": read_messages(request, expected),
+        "messages": [_read_message(message, expected) for message in list_messages(request)],
         "tools": list_json(tools) if tools else None,
         "settings": list_json(settings),
         "raw": list_json(dict(request)),
     }
 
 
-def _read_message(message: Mapping[str, Any], expected: ExpectedMessage | None) -> ModelMessage:
+def _read_message(message: Mapping[str, Any], expected: Expected | None) -> dict[str, Any]:
     role, content = str(message.get("role", "")), message.get("content")
     parsed = _parse_object(content)
     if parsed is not None or not isinstance(content, str):
-        return ModelMessage(role, list_json(parsed or content), parsed is not None)
-    shown = list_text(content)
-    if role != "system" or expected is None or not expected.sections:
-        return ModelMessage(role, shown, is_json=False)
-    feedback = join_parts(section.text for section in expected.sections)
-    text = expected.own
+        return {"role": role, "content": list_json(parsed or content), "is_json": parsed is not None}
+    shown = {"role": role, "content": list_text(content), "is_json": False}
+    if role != "system" or expected is None or not expected[1]:
+        return shown
+    text, parts, links = expected
+    feedback = join_parts(section.text for section in parts)
     if any(list_placeholders(text)):
         # What they were filled in with may be gone since; what follows is the same to the letter.
         text = content.removesuffix(f"\n\n{feedback}")
     if join_parts([text, feedback]) != content:
-        return ModelMessage(role, shown, is_json=False, is_unexpected=True)
+        return {**shown, "is_unexpected": True}
     sections = [
         {
             "heading": one.heading,
             "note": one.note,
-            "attempts": [_read_attempt(attempt, expected) for attempt in one.attempts],
+            "attempts": [_read_attempt(attempt, links) for attempt in one.attempts],
         }
-        for one in expected.sections
+        for one in parts
     ]
-    return ModelMessage(role, shown, False, list_text(text) if text else None, sections)
+    return {**shown, "own": list_text(text) if text else None, "sections": sections}
 
 
-def _read_attempt(one: prompt.FeedbackAttempt, expected: ExpectedMessage) -> dict[str, Any]:
+def _read_attempt(
+    one: prompt.FeedbackAttempt, links_of: Mapping[tuple[int, int], Sequence[dict[str, Any]]]
+) -> dict[str, Any]:
     """An earlier attempt in a message: its output, and each issue as text with the link to where it came from."""
     attempt = one.attempt
     # The filter keeps the order, so that each issue in the message is found from front to back.
-    pairs = zip(attempt.issues, expected.links[attempt.step, attempt.number], strict=True)
+    pairs = zip(attempt.issues, links_of[attempt.step, attempt.number], strict=True)
     shown = one.issues[:MAX_LINES]
     links = [next(link for issue, link in pairs if issue is wanted) for wanted in shown]
     texts = [list_text(render_issue(issue), max_characters=MAX_LINE_LENGTH) for issue in shown]
@@ -152,7 +126,7 @@ def _parse_object(content: object) -> dict[str, Any] | None:
         return None
 
 
-def load_call_history(row: models.Attempt) -> tuple[ExpectedMessage | None, HiddenIssues | None]:
+def load_call_history(row: models.Attempt) -> tuple[Expected | None, dict[str, Any] | None]:
     """What the call of ``row`` must have said by the history before it, and what it hid. Costs two queries.
 
     Nothing is known of a version that can't be read, and a local step hides nothing.
@@ -175,7 +149,7 @@ def load_call_history(row: models.Attempt) -> tuple[ExpectedMessage | None, Hidd
         .order_by("step__index", "number")
     )
     issues = {one.pk: list(one.issues.all()) for one in earlier}
-    links: dict[tuple[int, int], list[IssueLink]] = {}
+    links: dict[tuple[int, int], list[dict[str, Any]]] = {}
     steps: list[list[engine.Attempt]] = [[] for _ in range(index + 1)]
     for one in earlier:
         place = (one.step.index, one.number)
@@ -192,7 +166,7 @@ def load_call_history(row: models.Attempt) -> tuple[ExpectedMessage | None, Hidd
         steps[one.step.index].append(attempt)
     # Steps that the message leaves out are empty here, so that this is no history that could go on.
     history = History("", tuple(map(tuple, steps)))
-    expected = ExpectedMessage(step.system_message.strip(), build_sections(spec, history, index), links)
+    expected = step.system_message.strip(), build_sections(spec, history, index), links
     return expected, find_hidden_issues(spec, index, [*earlier, row], issues).get(row.number)
 
 

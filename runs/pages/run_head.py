@@ -15,7 +15,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from runs import formatting
-from runs.history.retry_cost import RetryBill, bill_run
+from runs.history.retry_cost import bill_run
 from runs.history.texts import MAX_SENTENCE_LENGTH, cut_text, show_invisible
 from runs.models import Priority, Run, RunStatus
 from runs.pages.badges import STATES, IssueCounts, find_run_state, list_counts
@@ -118,7 +118,7 @@ def _describe_success(run: Run, outline: Outline) -> dict[str, Any] | None:
     }
 
 
-def _list_figures(run: Run, outline: Outline, cost: RetryBill | None, seconds: float | None) -> tuple[Figure, ...]:
+def _list_figures(run: Run, outline: Outline, cost: dict[str, Any] | None, seconds: float | None) -> tuple[Figure, ...]:
     count = formatting.format_count
     is_ticking = seconds is not None and not run.has_ended
     retries = f"{count(run.retry_count)} {'retry' if run.retry_count == 1 else 'retries'}"
@@ -127,8 +127,8 @@ def _list_figures(run: Run, outline: Outline, cost: RetryBill | None, seconds: f
     price_note = "simulated" if run.is_simulated else ""
     if run.unpriced_count and not run.is_simulated:
         price_note = f"{formatting.format_plural(run.unpriced_count, 'attempt')} unpriced"
-    elif cost is not None and cost.is_by_cost:
-        spent = sum((part.cost or Decimal(0) for name, part in cost.used.items() if name != "first"), Decimal(0))
+    elif cost is not None and cost["is_by_cost"]:
+        spent = sum((part.cost or Decimal(0) for name, part in cost["used"].items() if name != "first"), Decimal(0))
         price_note = f"{formatting.format_cost(spent)} retries"
     left: Counter[str] = Counter()
     for step in outline.steps:

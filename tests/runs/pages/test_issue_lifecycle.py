@@ -75,7 +75,7 @@ class TestMarks:
         low, critical = issue("/a", severity="low"), issue("/b", severity="critical")
         fixed = trace(("failed", [low, critical]), ("passed", [])).list_fixed(2)
         assert fixed is not None
-        assert [(link.title, link.place, link.address) for link in fixed["links"]] == [
+        assert [(link["title"], link["place"], link["address"]) for link in fixed["links"]] == [
             ("Hex colours", "/b", f"steps/2/attempts/1/#i{critical.position}"),
             ("Hex colours", "/a", f"steps/2/attempts/1/#i{low.position}"),
         ]

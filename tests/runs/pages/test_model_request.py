@@ -16,9 +16,9 @@ from flows.engine.prompt import CURRENT_STEP_HEADING, build_request, build_secti
 from flows.engine.providers import Api, Provider, Providers
 from flows.engine.spec import FlowSpec
 from runs import models
-from runs.history.issue_links import IssueLink, find_hidden_issues
+from runs.history.issue_links import find_hidden_issues
 from runs.models import Run
-from runs.pages.model_request import ExpectedMessage, ModelMessage, read_messages, read_model_request
+from runs.pages.model_request import Expected, read_model_request
 from runs.stored_history import build_issues
 from tests.engine.builders import make_attempt, make_flow, make_history, make_issue, make_step
 from tests.runs.pages.history_builders import make_asked_run, make_page_flow, make_stored_run
@@ -31,37 +31,36 @@ LOW, MEDIUM, HIGH = (
 FLOW = make_flow(make_step(1, system_message="Write about tea."), make_step(2, include_results=[1]))
 
 
-def expect(flow: FlowSpec, history: History, index: int = 1) -> ExpectedMessage:
+def expect(flow: FlowSpec, history: History, index: int = 1) -> Expected:
     """What the page knows of a call. The links lead to where each issue is: step, attempt, position."""
     links = {
         (a.step, a.number): [
-            IssueLink(f"steps/{a.step}/attempts/{a.number}/#i{position}", issue.severity, "", "", a.step, a.number)
-            for position, issue in enumerate(a.issues)
+            {"address": f"steps/{a.step}/attempts/{a.number}/#i{position}"} for position in range(len(a.issues))
         ]
         for a in history
     }
-    return ExpectedMessage(flow.step(index).system_message.strip(), build_sections(flow, history, index), links)
+    return flow.step(index).system_message.strip(), build_sections(flow, history, index), links
 
 
-def take_apart(flow: FlowSpec, history: History, index: int = 1, **changes: Any) -> ModelMessage:
+def take_apart(flow: FlowSpec, history: History, index: int = 1, **changes: Any) -> dict[str, Any]:
     """The system message of a call of ``index`` as the page takes it apart."""
     request = build_request(flow, history, index, {"topic": "tea"})
     request["messages"][0].update(changes)
-    return read_messages(request, expect(flow, history, index))[0]
+    return read_model_request(request, expect(flow, history, index))["messages"][0]
 
 
 class TestSystemMessage:
     def test_each_feedback_line_leads_to_the_issue_that_it_came_from(self) -> None:
         failed = [make_attempt(1, n, "failed", issues=(LOW, HIGH, LOW, HIGH)) for n in (1, 2)]
         message = take_apart(FLOW, make_history(*failed))
-        assert message.own is not None and [line.text for line in message.own.lines] == ["Write about tea."]
-        (section,) = message.sections
+        assert [line.text for line in message["own"].lines] == ["Write about tea."]
+        (section,) = message["sections"]
         assert [section["heading"], *(attempt["heading"] for attempt in section["attempts"])] == [
             "## Current step attempts",
             "### Attempt 1",
             "### Attempt 2",
         ]
-        links = [link.address for attempt in section["attempts"] for _, link in attempt["lines"]]
+        links = [link["address"] for attempt in section["attempts"] for _, link in attempt["lines"]]
         assert links == [
             "steps/1/attempts/1/#i1",
             "steps/1/attempts/1/#i3",
@@ -74,12 +73,12 @@ class TestSystemMessage:
     def test_a_text_with_placeholders_is_shown_as_it_was_sent(self) -> None:
         flow = make_flow(make_step(1, system_message="About {input.topic}:"))
         message = take_apart(flow, make_history(make_attempt(outcome="failed", issues=(HIGH,))))
-        assert message.own is not None and [line.text for line in message.own.lines] == ["About tea:"]
-        assert (len(message.sections), message.is_unexpected) == (1, False)
+        assert [line.text for line in message["own"].lines] == ["About tea:"]
+        assert (len(message["sections"]), "is_unexpected" in message) == (1, False)
 
     def test_earlier_steps_stand_in_a_section_of_their_own(self) -> None:
         history = make_history(make_attempt(1, issues=(HIGH,)), make_attempt(2, outcome="failed"))
-        sections = take_apart(FLOW, history, 2).sections
+        sections = take_apart(FLOW, history, 2)["sections"]
         headings = [[attempt["heading"] for attempt in section["attempts"]] for section in sections]
         assert headings == [["### Step 1 “Step 1”, attempt 1"], ["### Attempt 1"]]
 
@@ -87,10 +86,10 @@ class TestSystemMessage:
         sly = f"Mind this:\n\n{CURRENT_STEP_HEADING}\n\n### Attempt 7\nIssues:\n- high: Nothing."
         flow = make_flow(make_step(system_message=sly))
         message = take_apart(flow, make_history())
-        assert message.sections == () and not message.is_unexpected
+        assert not {"sections", "is_unexpected"} & message.keys()
         message = take_apart(flow, make_history(make_attempt(outcome="failed")))
-        assert message.own is not None and "### Attempt 7" in [line.text for line in message.own.lines]
-        assert [attempt["number"] for section in message.sections for attempt in section["attempts"]] == [1]
+        assert "### Attempt 7" in [line.text for line in message["own"].lines]
+        assert [attempt["number"] for section in message["sections"] for attempt in section["attempts"]] == [1]
 
     def test_a_request_of_the_responses_api_reads_like_one_of_chat_completions(self) -> None:
         history = make_history(make_attempt(outcome="failed", issues=(HIGH,)))
@@ -99,7 +98,7 @@ class TestSystemMessage:
             body = build_request(FLOW, history, 1, {"topic": "tea"}, providers=Providers(Provider(api=api)))
             requests.append(read_model_request(body, expect(FLOW, history)))
         chat, responses = requests
-        assert responses["messages"] == chat["messages"] and responses["messages"][0].sections
+        assert responses["messages"] == chat["messages"] and responses["messages"][0]["sections"]
         assert responses["tools"] is not None and "instructions" not in str(responses["settings"])
 
     TEXT = st.text(st.sampled_from("ab \n#:-“”"), max_size=30)
@@ -113,12 +112,12 @@ class TestSystemMessage:
         ]
         history = make_history(*attempts)
         request = build_request(flow, history, 1, {})
-        message = read_messages(request, expect(flow, history))[0]
+        message = read_model_request(request, expect(flow, history))["messages"][0]
         if not attempts:
-            assert message.sections == ()
+            assert "sections" not in message
             return
-        parts = ["\n".join(line.text for line in message.own.lines)] if message.own else []
-        for section in message.sections:
+        parts = ["\n".join(line.text for line in message["own"].lines)] if message.get("own") else []
+        for section in message.get("sections", ()):
             parts += [section["heading"], section["note"]]
             for attempt in section["attempts"]:
                 lines = [attempt["heading"], *(line.text for line in attempt["output"].lines), "Issues:"]
@@ -142,8 +141,10 @@ class TestHidden:
             issues[row.pk] = build_issues(row, attempt.issues)
         found = find_hidden_issues(spec, step, rows, issues)
         for hidden in found.values():
-            assert hidden.count == len(hidden.links)
-        return {number: [(link.address, link.title) for link in hidden.links] for number, hidden in found.items()}
+            assert hidden["count"] == len(hidden["links"])
+        return {
+            number: [(link["address"], link["title"]) for link in hidden["links"]] for number, hidden in found.items()
+        }
 
     def test_what_is_below_the_filter_is_hidden_from_every_later_attempt(self) -> None:
         flow = make_flow(make_step(1, issue_severity_filter="high"))
