@@ -41,7 +41,6 @@ from runs.pages.flow_figures import (
 )
 from runs.pages.flow_grid import load_grid
 from runs.pages.flow_version import (
-    Definition,
     build_definition,
     fetch_flow,
     fetch_version_sums,
@@ -240,7 +239,7 @@ _REASONS = {
 
 
 def load_audits(
-    definition: Definition | None,
+    definition: Mapping[str, Any] | None,
     scope: Scope,
     counted: Counted,
     asked: Mapping[str, str],
@@ -254,12 +253,9 @@ def load_audits(
     totals = Totals.from_document(without.totals if without and not without.is_unfinished else {})
     left_out = {(one.step, one.audit): one for one in totals.without}
     audits = fetch_audits(scope, counted.groups, by_cost=asked["sort"] == COST, limit=MAX_AUDITS + 1)
-    known = {
-        (step.spec.name, line.name): (step.number, line)
-        for step in (definition.steps if definition else ())
-        for line in step.audits
-    }
-    names = {step.number: step.spec.name for step in (definition.steps if definition else ())}
+    steps = definition["steps"] if definition else ()
+    known = {(step["spec"].name, line["name"]): (step["number"], line) for step in steps for line in step["audits"]}
+    names = {step["number"]: step["spec"].name for step in steps}
     merged: dict[tuple[str, str, str], AuditSums] = {}
     for sums in audits[:MAX_AUDITS]:
         key = (sums.step_name or names.get(sums.step, ""), sums.audit, sums.code)

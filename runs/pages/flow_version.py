@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, timedelta
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.db.models import Sum
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -24,11 +23,11 @@ from flows.engine.spec import AuditSpec, FlowSpec, StepSpec
 from flows.models import Flow, FlowVersion
 from runs.backtests.predictions import load_prediction
 from runs.formatting import format_duration, format_plural
-from runs.history.texts import CutText, cut_text
+from runs.history.texts import cut_text
 from runs.models import DailyRuns, DailySteps
 from runs.pages.access import require_permission
 from runs.pages.addresses import link_runs
-from runs.pages.badges import SEVERITIES, Badge
+from runs.pages.badges import SEVERITIES
 from runs.pages.flow_figures import OF_VERSION, list_cells
 from runs.pages.input_form import resolve_schema
 from runs.statistics.figures import Scope
@@ -56,51 +55,6 @@ _COMPARED = {"<=": "at most", "<": "fewer than", "==": "exactly"}
 # What a version does
 
 
-class AuditLine(NamedTuple):
-    """One audit of a step; ``rule`` is its expression."""
-
-    name: str
-    severity: Badge
-    role: str
-    """``Blocks``, ``Warns``, or ``Rule decides`` where the step has a pass rule of its own."""
-    role_help: str
-    rule: CutText
-
-
-class StepLine(NamedTuple):
-    """One step of a version."""
-
-    number: int
-    spec: StepSpec
-    model: str
-    instructions: CutText
-    """The system message, or else the description of the tool."""
-    is_long: bool
-    """The instructions don't fit into two lines."""
-    returns: str
-    audits: tuple[AuditLine, ...]
-    pass_rule: str
-    """The step's own pass rule in words; empty if it has none or has no words for it."""
-    settings: tuple[tuple[str, CutText], ...]
-    """Names and values of what else is set."""
-
-
-@dataclass(frozen=True, slots=True)
-class Definition:
-    """A whole version."""
-
-    description: CutText
-    takes: str
-    """Fields of the input in short form; empty where there is no schema."""
-    limits: str
-    steps: tuple[StepLine, ...]
-
-    @property
-    def audit_count(self) -> int:
-        """How many audits all steps have."""
-        return sum(len(step.audits) for step in self.steps)
-
-
 def load_specs(versions: Iterable[FlowVersion]) -> dict[int, FlowSpec | None]:
     """The definitions by the versions' keys, None where this release can't read one. At most one query."""
     versions = list(versions)
@@ -116,8 +70,8 @@ def load_specs(versions: Iterable[FlowVersion]) -> dict[int, FlowSpec | None]:
     return {version.pk: _specs.get(version.digest) for version in versions}
 
 
-def build_definition(spec: FlowSpec) -> Definition:
-    """The version as its page shows it."""
+def build_definition(spec: FlowSpec) -> dict[str, Any]:
+    """The version as its page shows it; ``takes`` has the fields of the input in short form."""
     limits = []
     if spec.token_budget is not None:
         limits.append(f"{spec.token_budget:,} tokens")
@@ -125,40 +79,49 @@ def build_definition(spec: FlowSpec) -> Definition:
         limits.append(f"${spec.cost_budget.normalize():f}")
     if spec.time_limit is not None:
         limits.append(format_duration(spec.time_limit))
-    steps = tuple(_build_step(number, step, spec) for number, step in enumerate(spec.steps, start=1))
-    return Definition(cut_text(spec.description), shorten_schema(spec.input_schema), ", ".join(limits), steps)
+    return {
+        "description": cut_text(spec.description),
+        "takes": shorten_schema(spec.input_schema),
+        "limits": ", ".join(limits),
+        "steps": [_build_step(number, step, spec) for number, step in enumerate(spec.steps, start=1)],
+        "audit_count": sum(len(step.audits) for step in spec.steps),
+    }
 
 
-def _build_step(number: int, step: StepSpec, spec: FlowSpec) -> StepLine:
+def _build_step(number: int, step: StepSpec, spec: FlowSpec) -> dict[str, Any]:
+    """A step; ``instructions`` are the system message, or else the description of the tool."""
     instructions = (step.system_message or step.description).strip()
-    settings = (
-        ("Computes", step.compute),
-        ("Input", step.input_expression),
-        ("Input sanitizer", step.input_sanitizer),
-        ("Output sanitizer", step.output_sanitizer),
-        ("Tool", step.tool_name),
-        ("Output type", step.output_type),
-        ("Temperature", step.temperature),
-        ("Max tokens", step.max_tokens),
-        ("Reasoning effort", step.reasoning_effort and step.reasoning_effort.value),
-        ("Service tier", step.service_tier and step.service_tier.value),
-        ("Sees results of steps", ", ".join(map(str, step.include_results))),
-        ("Time limit", step.time_limit and format_duration(step.time_limit)),
-    )
-    return StepLine(
-        number=number,
-        spec=step,
-        model=step.model or spec.model or "Default model",
-        instructions=cut_text(instructions, MAX_INSTRUCTIONS),
-        is_long=len(instructions) > _SHORT or "\n" in instructions,
-        returns=shorten_schema(step.output_schema),
-        audits=tuple(_build_audit(audit, step) for audit in step.audits),
-        pass_rule=describe_pass_rule(str(step.pass_expression or "")),
-        settings=tuple((name, cut_text(str(value).strip())) for name, value in settings if value not in (None, "")),
-    )
+    settings = {
+        "Computes": step.compute,
+        "Input": step.input_expression,
+        "Input sanitizer": step.input_sanitizer,
+        "Output sanitizer": step.output_sanitizer,
+        "Tool": step.tool_name,
+        "Output type": step.output_type,
+        "Temperature": step.temperature,
+        "Max tokens": step.max_tokens,
+        "Reasoning effort": step.reasoning_effort and step.reasoning_effort.value,
+        "Service tier": step.service_tier and step.service_tier.value,
+        "Sees results of steps": ", ".join(map(str, step.include_results)),
+        "Time limit": step.time_limit and format_duration(step.time_limit),
+    }
+    return {
+        "number": number,
+        "spec": step,
+        "model": step.model or spec.model or "Default model",
+        "instructions": cut_text(instructions, MAX_INSTRUCTIONS),
+        # They don't fit into two lines.
+        "is_long": len(instructions) > _SHORT or "\n" in instructions,
+        "returns": shorten_schema(step.output_schema),
+        "audits": [_build_audit(audit, step) for audit in step.audits],
+        "pass_rule": describe_pass_rule(str(step.pass_expression or "")),
+        "settings": [
+            (name, cut_text(str(value).strip())) for name, value in settings.items() if value not in (None, "")
+        ],
+    }
 
 
-def _build_audit(audit: AuditSpec, step: StepSpec) -> AuditLine:
+def _build_audit(audit: AuditSpec, step: StepSpec) -> dict[str, Any]:
     if step.pass_expression:
         role, role_help = "Rule decides", "The pass rule of the step decides what its issues count"
     elif audit.threshold is None or audit.severity < audit.threshold:
@@ -168,7 +131,8 @@ def _build_audit(audit: AuditSpec, step: StepSpec) -> AuditLine:
     rule = str(audit.rule).strip()
     if audit.for_each:
         rule = f"for each item of {str(audit.for_each).strip()}: {rule}"
-    return AuditLine(audit.name, SEVERITIES[audit.severity.value], role, role_help, cut_text(rule))
+    look = {"severity": SEVERITIES[audit.severity.value], "role": role, "role_help": role_help}
+    return {"name": audit.name, "rule": cut_text(rule), **look}
 
 
 def describe_pass_rule(rule: str) -> str:

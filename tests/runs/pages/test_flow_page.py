@@ -327,8 +327,8 @@ class TestVersions:
 )
 def test_an_audit_blocks_if_its_issues_reach_what_fails_it(rule: str | None, fail_at: str | None, role: str) -> None:
     audit = AuditSpec(name="Length", rule="true", severity="medium", fail_at=fail_at)
-    [step] = build_definition(make_page_flow(make_step(1, audits=(audit,), pass_expression=rule))).steps
-    assert step.audits[0].role == role
+    [step] = build_definition(make_page_flow(make_step(1, audits=(audit,), pass_expression=rule)))["steps"]
+    assert step["audits"][0]["role"] == role
 
 
 @pytest.mark.parametrize(
