@@ -30,7 +30,7 @@ from flows.throttle import limit_rate
 from runs.backtests.savings import describe_savings, load_past_tries
 from runs.formatting import format_plural
 from runs.history.texts import SHORT_TEXT, cut_text, show_invisible
-from runs.pages.attempt_view import quote_value
+from runs.pages.attempts import quote_value
 from runs.pages.badges import SEVERITIES, STATES
 from runs.request_slots import release_slot
 from runs.try_out.rejudging import (

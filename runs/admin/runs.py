@@ -19,7 +19,7 @@ from runs.admin.history import HistoryAdmin, column, document, section
 from runs.history.issue_links import address_attempt
 from runs.history.texts import show_invisible
 from runs.models import Attempt, Issue, Run
-from runs.pages.attempt_view import count_severities, find_state, view_attempt
+from runs.pages.attempts import count_severities, find_state, view_attempt
 from runs.pages.badges import STATES, IssueCounts, count_run_issues, find_run_state
 
 RUN_DOCUMENTS = (

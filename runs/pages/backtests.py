@@ -5,16 +5,23 @@ While a backtest is in progress its page shows how far it is; the rest comes onc
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
+from django.db.models import Q
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from flows.engine.backtest import find_untestable
+from flows.engine.backtest_result import AuditChange, BacktestKind
+from flows.engine.differences import compare_specs, summarise_changes
 from flows.engine.errors import SpecError
 from flows.engine.spec import FlowSpec
 from flows.models import Flow, FlowVersion
+from flows.portability import describe_place
 from runs.backtests.requests import (
     DEFAULT_LIMIT,
     MAX_LIMIT,
@@ -23,15 +30,17 @@ from runs.backtests.requests import (
     request_backtest,
     stop_backtest,
 )
-from runs.backtests.totals import Totals, describe_totals
+from runs.backtests.totals import Totals, describe_totals, list_pieces
 from runs.filter_fields import parse_run_number
-from runs.formatting import format_count
-from runs.models import Backtest
+from runs.formatting import format_count, format_duration
+from runs.history.texts import cut_text, show_invisible
+from runs.models import Attempt, Backtest, BacktestRun, Step, Worker
 from runs.pages.access import get_user, refuse, require_permission
-from runs.pages.addresses import read_exact_filters
-from runs.pages.backtest_page import load_backtest_page, name_candidate
+from runs.pages.addresses import Pager, read_exact_filters
+from runs.pages.attempts import quote_value
+from runs.pages.badges import SEVERITIES, STATES, Badge
 from runs.pages.bulk import BADGES, list_filter_words
-from runs.pages.flow_version import fetch_flow
+from runs.pages.flow_version import fetch_flow, load_specs
 
 MAX_LISTED = 50
 """Backtests that the list of them shows."""
@@ -155,3 +164,199 @@ def show_changes(request: HttpRequest, backtest_id: int) -> HttpResponse:
 def _load(backtest_id: int) -> Backtest:
     rows = Backtest.objects.select_related("flow__live_version", "version", "asked_by").defer("run_ids")
     return get_object_or_404(rows.defer("run_ids", "flow__live_version__spec", "version__spec"), pk=backtest_id)
+
+
+FIRST_ROWS = 3
+"""Runs of a kind that the page shows at first."""
+PAGE_SIZE = 25
+SHOWN_ISSUES = 4
+"""Issues of a cell that the template shows; SQLite bounds how many places one query asks for."""
+SHORT_TEXT = 240
+
+KINDS: Mapping[str, tuple[Badge, str]] = {
+    BacktestKind.REFUSED: (Badge("Refused", "x-circle", "failed"), "would be refused"),
+    BacktestKind.BEYOND: (Badge("Unknown", "exclamation-triangle", "errored"), "can’t be judged beyond a step"),
+    BacktestKind.NOT_REPRODUCIBLE: (Badge("Not judged", "question-mark-circle", "errored"), "don’t come out as stored"),
+    BacktestKind.SOONER: (Badge("Sooner", "check-circle", "passed"), "would end sooner"),
+}
+"""Kinds of runs that have rows, the most severe first: how they would end, and what a group of them is called."""
+
+
+def load_backtest_page(backtest: Backtest, query: Mapping[str, str]) -> dict[str, Any]:
+    """What the page shows."""
+    totals = Totals.from_document(backtest.totals)
+    spec = _read_spec(backtest)
+    context = {
+        "backtest": backtest,
+        "flow": backtest.flow,
+        "candidate": name_candidate(backtest),
+        "badge": BADGES[backtest.state],
+        "totals": totals,
+        "pieces": list_pieces(totals),
+        "sentence": describe_totals(totals),
+        "filter_words": [one for one in list_filter_words(backtest.query) if one[0] != "Flow"],
+        "has_no_worker": backtest.is_unfinished and not Worker.objects.alive().exists(),
+    }
+    if backtest.is_unfinished:
+        return context
+    has_times = backtest.started_at is not None and backtest.ended_at is not None
+    seconds = (backtest.ended_at - backtest.started_at).total_seconds() if has_times else None  # type: ignore[operator]
+    context |= {
+        "took": format_duration(seconds),
+        "is_live": backtest.version_id is not None and backtest.version_id == backtest.flow.live_version_id,
+        **_compare_with_base(backtest, spec),
+        "audits": _list_audits(totals, spec),
+    }
+    kinds = {kind.value: totals.get(kind) for kind in BacktestKind}
+    return context | {"bar": _plot_bar(totals), "kinds": kinds, **_load_groups(backtest, totals, query)}
+
+
+def _read_spec(backtest: Backtest) -> FlowSpec | None:
+    try:
+        return FlowSpec.from_document(backtest.document)
+    except SpecError:
+        return None
+
+
+def name_candidate(backtest: Backtest) -> str:
+    """What is judged by: ``v4``, or ``Draft``."""
+    return f"v{backtest.version.number}" if backtest.version else "Draft"
+
+
+def _compare_with_base(backtest: Backtest, spec: FlowSpec | None) -> dict[str, Any]:
+    """What the candidate changes against the version that was live, and what of it history can't answer."""
+    base = backtest.flow.versions.filter(number=backtest.base_version or 0).defer("spec").first()
+    old = load_specs([base])[base.pk] if base else None
+    if spec is None or old is None:
+        return {}
+    places = [describe_place(backtest.document, problem.path) for problem in find_untestable(old, spec)]
+    changes = compare_specs(old, spec)
+    return {
+        "changes": changes,
+        "summary": summarise_changes(changes),
+        "is_comparable": True,
+        "untestable": list(dict.fromkeys(places)),
+    }
+
+
+def _plot_bar(totals: Totals) -> list[tuple[str, str, str]]:
+    """The parts of the bar, the most severe first: kind, where it begins and how wide it is, in per cent."""
+    counts = {
+        "refused": totals.get(BacktestKind.REFUSED).runs,
+        "unjudged": totals.unjudged,
+        "sooner": totals.get(BacktestKind.SOONER).runs,
+        "same": totals.get(BacktestKind.SAME).runs,
+    }
+    shares = [100 * count / max(1, totals.result.runs) for count in counts.values()]
+    starts = accumulate(shares, initial=0.0)
+    return [
+        (kind, f"{start:.2f}%", f"{share:.2f}%")
+        for kind, start, share in zip(counts, starts, shares, strict=False)
+        if share
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# The runs that differ
+
+
+def _load_groups(backtest: Backtest, totals: Totals, query: Mapping[str, str]) -> dict[str, Any]:
+    """The first runs of each kind, or a page of one kind."""
+    only, before = query.get("kind", ""), parse_run_number(query.get("before", ""))
+    only = only if only in KINDS else ""
+    size = PAGE_SIZE if only else FIRST_ROWS
+    url = f"{reverse('runs:backtest', args=[backtest.pk])}?kind={only}"
+    groups, pager = [], Pager()
+    for kind in [only] if only else KINDS:
+        found = BacktestRun.objects.filter(backtest=backtest, kind=kind).select_related("run").order_by("-run_id")
+        found = found.only(*_ROW_COLUMNS)
+        if only and before is not None:
+            found = found.filter(run_id__lt=before)
+        rows = list(found[: size + 1])
+        count = totals.get(BacktestKind(kind)).runs
+        if only:
+            older_url = f"{url}&before={rows[size - 1].run_id}#differing" if len(rows) > size else ""
+            pager = Pager(older_url=older_url, newest_url="" if before is None else f"{url}#differing")
+        if rows:
+            badge, words = KINDS[kind]
+            groups.append(
+                {
+                    "kind": kind,
+                    "badge": badge,
+                    "title": f"{format_count(count)} {words}",
+                    "rows": _build_rows(rows[:size]),
+                    "more": 0 if only else max(0, count - size),
+                }
+            )
+    return {"groups": groups, "only": only, "page": pager}
+
+
+_ROW_COLUMNS = (
+    *("kind", "sentence", "step", "attempt", "ended", "ends", "is_hypothetical", "attempts_saved", "cost_saved"),
+    *("unpriced", "further_calls", "gone", "new", "backtest", "run__created_at", "run__outputs_removed_at"),
+)
+
+
+def _build_rows(rows: Sequence[BacktestRun]) -> list[tuple[BacktestRun, str, Badge, Sequence[tuple[str, Any]]]]:
+    """Rows with the names of their steps, how they would end, and issues that are gone and new. Two queries."""
+    names = {
+        (run_id, index): name
+        for run_id, index, name in Step.objects.filter(run__in=[row.run_id for row in rows])
+        .order_by()
+        .values_list("run_id", "index", "name")
+    }
+    places = {
+        (row.run_id, one["step"], one["attempt"])
+        for row in rows
+        for one in (*row.gone[:SHOWN_ISSUES], *row.new[:SHOWN_ISSUES])
+        if one["path"]
+    }
+    outputs: dict[tuple[int, int, int], Any] = {}
+    if places:
+        wanted = Q()
+        for run_id, step, attempt in places:
+            wanted |= Q(step__run=run_id, step__index=step, number=attempt)
+        columns = ("step__run", "step__index", "number", "output")
+        outputs = {tuple(key): output for *key, output in Attempt.objects.filter(wanted).values_list(*columns)}
+    return [
+        (
+            row,
+            names.get((row.run_id, row.step or 0), ""),
+            STATES[row.ends] if row.kind == BacktestKind.SOONER and row.ends else KINDS[row.kind][0],
+            [("gone", _list_issues(row, row.gone, outputs)), ("new", _list_issues(row, row.new, outputs))],
+        )
+        for row in rows
+    ]
+
+
+def _list_issues(
+    row: BacktestRun, issues: Sequence[Mapping[str, Any]], outputs: Mapping[tuple[int, int, int], Any]
+) -> list[dict[str, Any]]:
+    """Issues with what they are about, as the stored output has it."""
+    return [
+        {
+            "badge": SEVERITIES[one["severity"]],
+            "title": show_invisible(one["audit"] or one["code"].replace("_", " ").capitalize()),
+            "message": cut_text(one["description"], SHORT_TEXT),
+            "value": quote_value(outputs.get((row.run_id, one["step"], one["attempt"])), one["path"])[1],
+        }
+        for one in issues
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Audits
+
+
+def _list_audits(totals: Totals, spec: FlowSpec | None) -> list[tuple[AuditChange, str, Badge | None]]:
+    """What becomes of each audit in the runs of the backtest, with its step and its severity."""
+    steps = dict(enumerate(spec.steps if spec else (), 1))
+    severities = {(number, audit.name): audit.severity.value for number, step in steps.items() for audit in step.audits}
+    return [
+        (
+            one,
+            f"{one.step} {steps[one.step].name if one.step in steps else ''}".strip(),
+            SEVERITIES.get(severities.get((one.step, one.audit), "")),
+        )
+        for one in totals.result.audits
+    ]

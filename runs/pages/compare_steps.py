@@ -23,8 +23,7 @@ from runs.history.output_diff import compare_outputs
 from runs.history.output_view import OutputView, View, view_output
 from runs.history.pairing import ItemMoves
 from runs.models import Run
-from runs.pages.attempt_rows import list_attempt_rows, read_outputs
-from runs.pages.attempt_view import view_issue
+from runs.pages.attempts import list_attempt_rows, read_outputs, view_issue
 from runs.pages.badges import FATES, SEVERITIES, STATES, Badge, IssueCounts, list_counts
 from runs.pages.outline import view_usage
 

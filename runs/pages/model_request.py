@@ -31,7 +31,7 @@ from runs.history.json_lines import list_json, list_text
 from runs.history.output_view import parse_view, view_output, view_text
 from runs.history.texts import show_invisible
 from runs.pages.access import require_permission
-from runs.pages.attempt_rows import read_spec
+from runs.pages.attempts import read_spec
 from runs.stored_history import read_issue
 
 PARTS = {

@@ -23,8 +23,7 @@ from runs.formatting import (
 from runs.history.issue_links import address_attempt, anchor_attempt
 from runs.history.lifecycle import StepIssues
 from runs.models import Run, RunStatus
-from runs.pages.attempt_rows import Traced
-from runs.pages.attempt_view import RUNNING, count_severities, find_state
+from runs.pages.attempts import RUNNING, Traced, count_severities, find_state
 from runs.pages.badges import STATES, Badge, IssueCounts
 from runs.stored_history import read_usage
 

@@ -35,7 +35,7 @@ from runs.history.texts import show_invisible
 from runs.models import Issue, Run, RunStatus
 from runs.pages.access import require_permission
 from runs.pages.addresses import build_issues_url
-from runs.pages.attempt_rows import (
+from runs.pages.attempts import (
     Traced,
     complete_issues,
     find_bases,
@@ -45,8 +45,8 @@ from runs.pages.attempt_rows import (
     read_and_trace,
     read_outputs,
     read_spec,
+    view_attempt,
 )
-from runs.pages.attempt_view import view_attempt
 from runs.pages.badges import SEVERITIES, STATES, count_run_issues
 from runs.pages.model_request import PARTS, download_json, fetch_attempt
 from runs.pages.outline import (

@@ -23,7 +23,7 @@ from runs.history.texts import show_invisible
 from runs.models import Priority, Run
 from runs.models.run import REMOVED_INPUT
 from runs.pages.access import confirm, refuse, require_permission
-from runs.pages.attempt_rows import read_spec
+from runs.pages.attempts import read_spec
 from runs.pages.badges import STATES
 from runs.pages.input_form import (
     FormProblem,

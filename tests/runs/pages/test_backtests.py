@@ -13,7 +13,7 @@ from flows.admin.document_check import NEW_DOCUMENT
 from flows.models import Flow
 from runs.backtests import work
 from runs.models import Backtest, Run, WorkState
-from runs.pages import backtest_page
+from runs.pages import backtests
 from tests.runs.backtest_rows import ask, backtest, finish, make_audited_flow, store_history, store_run
 from tests.runs.builders import make_version
 from tests.runs.pages.reading import get_page, read_plain, read_poller
@@ -132,8 +132,8 @@ class TestPage:
         assert answer.context["bar"] == [("refused", "0.00%", "50.00%"), ("same", "50.00%", "50.00%")]
 
     def test_lists_a_kind_page_by_page(self, viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(backtest_page, "PAGE_SIZE", 1)
-        monkeypatch.setattr(backtest_page, "FIRST_ROWS", 1)
+        monkeypatch.setattr(backtests, "PAGE_SIZE", 1)
+        monkeypatch.setattr(backtests, "FIRST_ROWS", 1)
         runs = store_history()
         found = backtest(make_audited_flow(5))
         whole: Any = viewer.get(f"/backtests/{found.pk}/")
