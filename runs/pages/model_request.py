@@ -112,7 +112,7 @@ def _read_attempt(
         "step": attempt.step,
         "number": attempt.number,
         "output": list_text(one.output, max_characters=MAX_OUTPUT_LENGTH),
-        "lines": list(zip(texts, links, strict=True)),
+        "lines": [{"text": text, "links": [link]} for text, link in zip(texts, links, strict=True)],
         "more": len(one.issues) - len(shown),
     }
 

@@ -345,7 +345,7 @@ def show_run_changes(request: HttpRequest, run_id: int) -> HttpResponse:
         "news": _list_news(pane["line"], page["traced"], (int(seen[1]), int(seen[2]))),
         "announcement": announcement,
     }
-    return render(request, "runs/live.html", page)
+    return render(request, "runs/run_page.html", page)
 
 
 def _list_news(line: AttemptLine | None, traced: Traced, seen: tuple[int, int]) -> list[tuple[str, Sequence[Mark]]]:

@@ -60,14 +60,16 @@ class TestSystemMessage:
             "### Attempt 1",
             "### Attempt 2",
         ]
-        links = [link["address"] for attempt in section["attempts"] for _, link in attempt["lines"]]
+        links = [
+            link["address"] for attempt in section["attempts"] for line in attempt["lines"] for link in line["links"]
+        ]
         assert links == [
             "steps/1/attempts/1/#i1",
             "steps/1/attempts/1/#i3",
             "steps/1/attempts/2/#i1",
             "steps/1/attempts/2/#i3",
         ]
-        (line,) = section["attempts"][0]["lines"][0][0].lines
+        (line,) = section["attempts"][0]["lines"][0]["text"].lines
         assert line.text == "- high (at /text): The text is high."
 
     def test_a_text_with_placeholders_is_shown_as_it_was_sent(self) -> None:
