@@ -266,17 +266,11 @@ def list_tables(counted: Counted, versions: Mapping[int, int], link_model: Calla
 # Drawings
 
 
-class Sparkline(NamedTuple):
-    """Small columns in a box of ``WIDTH`` by ``SPARK_HEIGHT``, as SVG paths."""
+def plot_sparkline(values: Sequence[float | None], *, most: float | None = None, kind: str = "value") -> dict[str, str]:
+    """Values as small columns in a box of ``WIDTH`` by ``SPARK_HEIGHT``, as SVG paths.
 
-    kind: str
-    columns: str
-    zeros: str
-    """Days with data, but nothing of what is drawn."""
-
-
-def plot_sparkline(values: Sequence[float | None], *, most: float | None = None, kind: str = "value") -> Sparkline:
-    """Draw values as small columns; ``most`` is of full height, by default the largest value."""
+    ``most`` is of full height, by default the largest value. ``zeros`` are days with data, but without what is drawn.
+    """
     scale = most or max((value for value in values if value), default=0.0) or 1.0
     share = WIDTH / len(values)
     width = format_number(0.7 * share)
@@ -287,7 +281,7 @@ def plot_sparkline(values: Sequence[float | None], *, most: float | None = None,
             height = max(min(value / scale, 1.0) * SPARK_HEIGHT, 1.0)
             x, y = format_number(share * (position + 0.15)), format_number(SPARK_HEIGHT - height)
             paths[bool(value)] += f"M{x},{y}h{width}V{SPARK_HEIGHT}h-{width}z"
-    return Sparkline(kind, paths[True], paths[False])
+    return {"kind": kind, "columns": paths[True], "zeros": paths[False]}
 
 
 def plot_trend(values: Sequence[float | None], *, scale: float) -> dict[str, str] | None:
@@ -319,14 +313,6 @@ def plot_trend(values: Sequence[float | None], *, scale: float) -> dict[str, str
     return {"line": line, "area": area, "end_x": end_x, "end_y": end_y}
 
 
-class Mark(NamedTuple):
-    """Where a version begins on the time axis; ``label`` is empty where it would touch a later one."""
-
-    at: str
-    label: str
-    title: str
-
-
 def find_versions(period: Period, days: Iterable[DayRuns], numbers: Mapping[int, int]) -> dict[int, int]:
     """The number of the version that most runs of each slot are of, by its position; ``numbers`` are by key."""
     counts: dict[int, Counter[int]] = {}
@@ -342,11 +328,14 @@ def find_versions(period: Period, days: Iterable[DayRuns], numbers: Mapping[int,
     return found
 
 
-def mark_versions(period: Period, versions: Mapping[int, int]) -> list[Mark]:
-    """Marks where most runs begin to use another version, from what ``find_versions`` gives."""
+def mark_versions(period: Period, versions: Mapping[int, int]) -> list[dict[str, str]]:
+    """Marks where most runs begin to use another version, from what ``find_versions`` gives.
+
+    The label is empty where it would touch a later one.
+    """
     slots = sorted(versions)
     changes = [here for before, here in pairwise(slots) if versions[here] != versions[before]]
-    marks: list[Mark] = []
+    marks: list[dict[str, str]] = []
     taken_from = 100.0
     # The latest changes keep their labels.
     for position in reversed(changes[-MAX_MARKS:]):
@@ -355,7 +344,7 @@ def mark_versions(period: Period, versions: Mapping[int, int]) -> list[Mark]:
         title = f"Most runs use {label} from {format_day(period.slots[position].first)}"
         # Right of the axis there is room for the one at its end.
         is_shown = end <= taken_from or not marks
-        marks.append(Mark(f"{format_number(at)}%", label if is_shown else "", title))
+        marks.append({"at": f"{format_number(at)}%", "label": label if is_shown else "", "title": title})
         taken_from = at if is_shown else taken_from
     return marks[::-1]
 

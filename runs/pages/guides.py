@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse
@@ -22,13 +21,6 @@ _INDEX = "index"
 _GUIDE_ROW = re.compile(
     r"^\| (?:\*\*(?P<section>[^*]+)\*\*|\[(?P<title>[^\]]+)\]\((?P<name>[a-z-]+)\.md\)) ", re.MULTILINE
 )
-
-
-class GuideLink(NamedTuple):
-    section: str
-    name: str
-    title: str
-    url: str
 
 
 @require_safe
@@ -52,14 +44,15 @@ def show_guide_image(request: HttpRequest, name: str) -> HttpResponse:
     return HttpResponse(source.read_bytes(), content_type=IMAGE_TYPES[source.suffix])
 
 
-def list_guides() -> Sequence[GuideLink]:
+def list_guides() -> Sequence[dict[str, str]]:
     """All guides in the order of the index, with their sections."""
     source, base_url = settings.GUIDES_DIR / f"{_INDEX}.md", reverse("runs:guides")
     guides, section = [], ""
     for row in _GUIDE_ROW.finditer(source.read_text(encoding="utf-8") if source.is_file() else ""):
         section = row["section"] or section
         if row["name"]:
-            guides.append(GuideLink(section, row["name"], row["title"], f"{base_url}{row['name']}/"))
+            link = {"name": row["name"], "title": row["title"], "url": f"{base_url}{row['name']}/"}
+            guides.append({"section": section, **link})
     return guides
 
 

@@ -45,7 +45,7 @@ from runs.issue_groups import (
 from runs.models import Run
 from runs.pages.access import require_permission
 from runs.pages.badges import SEVERITIES, STATES, Badge
-from runs.pages.flow_figures import Sparkline, plot_sparkline
+from runs.pages.flow_figures import plot_sparkline
 from runs.pages.run_list import list_chips, list_problems
 from runs.search.words import split_words
 
@@ -262,7 +262,7 @@ class _Builder:
         ]
         return [one for one in kinds if one[1] != "without" or not self._is_search]
 
-    def _plot(self, group: IssueGroup) -> tuple[Sparkline, Sparkline]:
+    def _plot(self, group: IssueGroup) -> tuple[dict[str, str], dict[str, str]]:
         """Issues by day: before the newest version ran, and since. One is laid over the other."""
         first, slot, ran = self._filters.first_day, SLOT_DAYS.get(self._filters.days, 1), self._ran[group.key.flow]
         counts = [0.0] * (self._filters.days // slot)

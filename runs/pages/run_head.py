@@ -8,7 +8,7 @@ import shlex
 from collections import Counter
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.conf import settings
 from django.http import HttpRequest
@@ -18,7 +18,7 @@ from runs import formatting
 from runs.history.retry_cost import bill_run
 from runs.history.texts import MAX_SENTENCE_LENGTH, cut_text, show_invisible
 from runs.models import Priority, Run, RunStatus
-from runs.pages.badges import STATES, IssueCounts, find_run_state, list_counts
+from runs.pages.badges import STATES, find_run_state, list_counts
 from runs.pages.outline import Outline
 from runs.retention.policy import effective_policy
 from runs.statistics.queue_state import runs_without_worker
@@ -32,18 +32,6 @@ MAX_NAMED_STEPS = 3
 def measure_run(run: Run, now: datetime) -> float | None:
     """Seconds from the start of a run to its end, or to now; None before it starts."""
     return None if run.started_at is None else ((run.ended_at or now) - run.started_at).total_seconds()
-
-
-class Figure(NamedTuple):
-    """One figure of the strip; ``seconds`` of what goes on are counted on by a script."""
-
-    term: str
-    value: str
-    note: str = ""
-    seconds: str = ""
-    counts: IssueCounts = ()
-    is_minor: bool = False
-    """Left out where there is little room."""
 
 
 def build_head(run: Run, outline: Outline, request: HttpRequest, now: datetime) -> dict[str, Any]:
@@ -118,7 +106,9 @@ def _describe_success(run: Run, outline: Outline) -> dict[str, Any] | None:
     }
 
 
-def _list_figures(run: Run, outline: Outline, cost: dict[str, Any] | None, seconds: float | None) -> tuple[Figure, ...]:
+def _list_figures(
+    run: Run, outline: Outline, cost: dict[str, Any] | None, seconds: float | None
+) -> list[dict[str, Any]]:
     count = formatting.format_count
     is_ticking = seconds is not None and not run.has_ended
     retries = f"{count(run.retry_count)} {'retry' if run.retry_count == 1 else 'retries'}"
@@ -135,24 +125,25 @@ def _list_figures(run: Run, outline: Outline, cost: dict[str, Any] | None, secon
         left.update({badge.tone: count for badge, count in (step.last.counts if step.last else ())})
     fixed = sum(len(issues) for step in outline.steps for issues in step.issues.fixed.values())
     shown = list_counts(left)
-    return (
-        Figure("Steps", str(run.steps_passed), f"of {run.step_count} passed", is_minor=True),
-        Figure("Attempts", count(run.attempt_count), retries if run.retry_count else ""),
-        Figure(
-            "Duration",
-            formatting.format_elapsed(seconds or 0.0) if is_ticking else formatting.format_duration(seconds),
-            f"{outline.queued} queued" if outline.queued else "",
-            seconds=f"{seconds:.2f}" if is_ticking else "",
-        ),
-        Figure(
-            "Tokens",
-            count(run.prompt_tokens),
-            f"in{cached} · {count(run.completion_tokens)} out{reasoning}",
-            is_minor=True,
-        ),
-        Figure("Cost", formatting.format_cost(run.cost, run.unpriced_count), price_note),
-        Figure("Issues left", "" if shown else "None", f"{count(fixed)} fixed" if fixed else "", counts=shown),
+    length = formatting.format_elapsed(seconds or 0.0) if is_ticking else formatting.format_duration(seconds)
+    tokens = f"in{cached} · {count(run.completion_tokens)} out{reasoning}"
+    figures = (
+        ("Steps", str(run.steps_passed), f"of {run.step_count} passed"),
+        ("Attempts", count(run.attempt_count), retries if run.retry_count else ""),
+        ("Duration", length, f"{outline.queued} queued" if outline.queued else ""),
+        ("Tokens", count(run.prompt_tokens), tokens),
+        ("Cost", formatting.format_cost(run.cost, run.unpriced_count), price_note),
+        ("Issues left", "" if shown else "None", f"{count(fixed)} fixed" if fixed else ""),
     )
+    more = {
+        # Left out where there is little room.
+        "Steps": {"is_minor": True},
+        "Tokens": {"is_minor": True},
+        # A script counts on from there.
+        "Duration": {"seconds": f"{seconds:.2f}" if is_ticking else ""},
+        "Issues left": {"counts": shown},
+    }
+    return [{"term": term, "value": value, "note": note, **more.get(term, {})} for term, value, note in figures]
 
 
 def view_waiting(run: Run, now: datetime) -> dict[str, Any] | None:

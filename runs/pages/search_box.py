@@ -98,5 +98,5 @@ def _find_pages(text: str, user: User | AnonymousUser) -> list[Hit]:
 
 def _find_guides(text: str) -> list[Hit]:
     words = text.lower().split()
-    found = (guide for guide in list_guides() if words and all(word in guide.title.lower() for word in words))
-    return [(guide.title, "guide", guide.url, "book-open") for guide in islice(found, MAX_GUIDES)]
+    found = (guide for guide in list_guides() if words and all(word in guide["title"].lower() for word in words))
+    return [(guide["title"], "guide", guide["url"], "book-open") for guide in islice(found, MAX_GUIDES)]

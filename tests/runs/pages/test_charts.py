@@ -42,8 +42,8 @@ class TestDays:
 
     def test_small_columns_show_next_to_nothing_and_nothing_but_no_gap(self) -> None:
         spark = plot_sparkline([1_000, None, 1, 0])
-        assert spark.columns == "M37.5,0h175V28h-175zM537.5,27h175V28h-175z"
-        assert spark.zeros == "M787.5,27h175V28h-175z"
+        assert spark["columns"] == "M37.5,0h175V28h-175zM537.5,27h175V28h-175z"
+        assert spark["zeros"] == "M787.5,27h175V28h-175z"
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ class TestSystemMessage:
             parts += [section["heading"], section["note"]]
             for attempt in section["attempts"]:
                 lines = [attempt["heading"], *(line.text for line in attempt["output"].lines), "Issues:"]
-                lines += [row.text for text, _ in attempt["lines"] for row in text.lines]
+                lines += [row.text for line in attempt["lines"] for row in line["text"].lines]
                 parts.append("\n".join(lines))
         assert "\n\n".join(parts) == request["messages"][0]["content"]
 
