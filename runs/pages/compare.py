@@ -16,12 +16,13 @@ from flows.engine.errors import SpecError
 from flows.engine.history import TokenUsage
 from flows.engine.spec import FlowSpec
 from runs.filter_fields import parse_run_number
+from runs.formatting import format_count
 from runs.history.output_diff import compare_outputs
 from runs.history.output_view import View, parse_view
 from runs.models import Run
 from runs.pages.access import require_permission
 from runs.pages.badges import STATES, Badge, count_run_issues, find_run_state
-from runs.pages.compare_steps import compare_counts, compare_durations, compare_issues, compare_steps, compare_usage
+from runs.pages.compare_steps import compare_amounts, compare_figures, compare_steps
 from runs.pages.run_head import measure_run
 
 MAX_CHOICES = 10
@@ -56,18 +57,19 @@ def compare_runs(first: Run, second: Run, now: datetime, view: View = View.TEXT)
         )
         for run in runs
     ]
-    figures = (
-        compare_counts("Steps passed", old.steps_passed, new.steps_passed, of=(old.step_count, new.step_count)),
-        compare_counts("Attempts", old.attempt_count, new.attempt_count),
-        compare_issues(count_run_issues(old), count_run_issues(new)),
-        compare_durations(measure_run(old, now), measure_run(new, now)),
-        *compare_usage(*usages),
+    passed = compare_amounts("Steps passed", [run.steps_passed for run in runs], is_more_better=True)
+    passed |= {name: f"{passed[name]} of {format_count(run.step_count)}" for name, run in (("old", old), ("new", new))}
+    figures = compare_figures(
+        [run.attempt_count for run in runs],
+        [count_run_issues(run) for run in runs],
+        [measure_run(run, now) for run in runs],
+        usages,
     )
     return {
         "old": old,
         "new": new,
         "sides": [(label, run, STATES[find_run_state(run)]) for label, run in (("Older", old), ("Newer", new))],
-        "figures": figures,
+        "figures": [passed, *figures],
         "input": compared_input,
         "input_sentence": sentence,
         "changes": changes,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
 from django.db.models import Count
 from django.urls import reverse
@@ -34,19 +33,6 @@ MAX_ISSUES = 50
 
 _KINDS = ("new", "persisted", "fixed", "unchecked", "all")
 """What became of an issue, in the order of the page; ``all`` where that is not known."""
-_Amount = TypeVar("_Amount", int, float, Decimal)
-
-
-class Figure(NamedTuple):
-    """One figure of both runs. ``delta`` is the new one less the old one, and ``tone`` says whether that is good."""
-
-    name: str
-    old: str
-    new: str
-    delta: str = NOTHING
-    tone: str = "quiet"
-    counts: tuple[IssueCounts, IssueCounts] | None = None
-    """Of issues, by severity, in place of the texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +279,7 @@ def _group_issues(
 
 def _list_step_figures(
     old: StepSide, new: StepSide, counts: Mapping[tuple[int, int], Counter[str]]
-) -> Iterator[Figure]:
+) -> Iterator[dict[str, Any]]:
     """The figures that differ."""
     sides = (old, new)
     seconds, usages = [], []
@@ -302,59 +288,49 @@ def _list_step_figures(
         ended = [row.ended_at for row in side.attempts if row.ended_at]
         seconds.append((max(ended) - min(begun)).total_seconds() if begun and ended else None)
         usages.append(sum_usage(usage for row in side.attempts if (usage := view_usage(row))))
-    found = [list_counts(counts.get((side.run.pk, side.index), {})) for side in sides]
-    figures = [
-        compare_counts("Attempts", len(old.attempts), len(new.attempts)),
-        compare_issues(found[0], found[1]),
-        compare_durations(seconds[0], seconds[1]),
-    ]
-    if not (old.is_local and new.is_local):
-        figures += compare_usage(usages[0], usages[1])
+    figures = compare_figures(
+        [len(side.attempts) for side in sides],
+        [list_counts(counts.get((side.run.pk, side.index), {})) for side in sides],
+        seconds,
+        () if old.is_local and new.is_local else usages,
+    )
     for figure in figures:
-        if figure.delta != "same" and (figure.counts or figure.old != figure.new):
+        if figure["delta"] != "same" and ("counts" in figure or figure["old"] != figure["new"]):
             # A step that only one of the runs reached is neither better nor worse in the other.
             is_comparable = bool(old.attempts and new.attempts)
-            yield figure if is_comparable else figure._replace(delta=NOTHING, tone="quiet")
+            yield figure if is_comparable else {**figure, "delta": NOTHING, "tone": "quiet"}
 
 
-def _compare(
-    old: _Amount | None, new: _Amount | None, write: Callable[[Any], str], *, is_more_better: bool = False
-) -> tuple[str, str]:
-    """The difference with its sign, and its tone."""
-    if old is None or new is None:
-        return NOTHING, "quiet"
-    if old == new:
-        return "same", "quiet"
-    sign = "+" if new > old else "\N{MINUS SIGN}"
-    return f"{sign}{write(abs(new - old))}", "passed" if (new > old) is is_more_better else "failed"
+def compare_figures(
+    attempts: Sequence[int],
+    issues: Sequence[IssueCounts],
+    seconds: Sequence[float | None],
+    usages: Sequence[TokenUsage],
+) -> Iterator[dict[str, Any]]:
+    """Figures of two runs or steps, the older one first in each pair; none of tokens and costs without ``usages``."""
+    yield compare_amounts("Attempts", attempts)
+    sums = [sum(count for _, count in counts) for counts in issues]
+    yield {**compare_amounts("Issues of all attempts", sums), "counts": issues}
+    # Less than a millisecond is no difference.
+    lengths = [None if length is None else round(length, 3) for length in seconds]
+    yield compare_amounts("Duration", lengths, format_duration)
+    if usages:
+        yield compare_amounts("Tokens in", [usage.prompt for usage in usages])
+        yield compare_amounts("Tokens out", [usage.completion for usage in usages])
+        # The difference of costs that are lower bounds is not known.
+        is_partial = any(usage.unpriced for usage in usages)
+        costs = compare_amounts("Cost", [None if is_partial else usage.cost for usage in usages], format_cost)
+        yield costs | dict(zip(("old", "new"), (format_cost(one.cost, one.unpriced) for one in usages), strict=True))
 
 
-def compare_counts(name: str, old: int, new: int, *, of: tuple[int, int] | None = None) -> Figure:
-    """Compare two whole numbers; ``of`` is what there is at most, and then more is better."""
-    texts = [format_count(amount) for amount in (old, new)]
-    if of is not None:
-        texts = [f"{text} of {format_count(most)}" for text, most in zip(texts, of, strict=True)]
-    return Figure(name, texts[0], texts[1], *_compare(old, new, format_count, is_more_better=of is not None))
-
-
-def compare_issues(old: IssueCounts, new: IssueCounts) -> Figure:
-    sums = [sum(count for _, count in counts) for counts in (old, new)]
-    return Figure("Issues of all attempts", "", "", *_compare(sums[0], sums[1], format_count), (old, new))
-
-
-def compare_durations(old: float | None, new: float | None) -> Figure:
-    """Compare two lengths of time in seconds; less than a millisecond is no difference."""
-    rounded = [None if length is None else round(length, 3) for length in (old, new)]
-    delta = _compare(rounded[0], rounded[1], format_duration)
-    return Figure("Duration", format_duration(old), format_duration(new), *delta)
-
-
-def compare_usage(old: TokenUsage, new: TokenUsage) -> tuple[Figure, ...]:
-    """Compare tokens and costs; the difference of costs that are lower bounds is not known."""
-    costs = [None if old.unpriced or new.unpriced else usage.cost for usage in (old, new)]
-    delta = _compare(costs[0], costs[1], format_cost)
-    return (
-        compare_counts("Tokens in", old.prompt, new.prompt),
-        compare_counts("Tokens out", old.completion, new.completion),
-        Figure("Cost", format_cost(old.cost, old.unpriced), format_cost(new.cost, new.unpriced), *delta),
-    )
+def compare_amounts(
+    name: str, amounts: Sequence[Any], write: Callable[[Any], str] = format_count, *, is_more_better: bool = False
+) -> dict[str, Any]:
+    """A figure of both. ``delta`` is the new one less the old one, and ``tone`` says whether that is good."""
+    old, new = amounts
+    delta, tone = NOTHING, "quiet"
+    if old is not None and new is not None:
+        sign = "+" if new > old else "\N{MINUS SIGN}"
+        delta = "same" if old == new else f"{sign}{write(abs(new - old))}"
+        tone = "quiet" if old == new else "passed" if (new > old) is is_more_better else "failed"
+    return {"name": name, "old": write(old), "new": write(new), "delta": delta, "tone": tone}
