@@ -19,7 +19,6 @@ from runs.history.retry_cost import bill_run
 from runs.history.texts import MAX_SENTENCE_LENGTH, cut_text, show_invisible
 from runs.models import Priority, Run, RunStatus
 from runs.pages.badges import STATES, find_run_state, list_counts
-from runs.pages.outline import Outline
 from runs.retention.policy import effective_policy
 from runs.statistics.queue_state import runs_without_worker
 
@@ -34,7 +33,7 @@ def measure_run(run: Run, now: datetime) -> float | None:
     return None if run.started_at is None else ((run.ended_at or now) - run.started_at).total_seconds()
 
 
-def build_head(run: Run, outline: Outline, request: HttpRequest, now: datetime) -> dict[str, Any]:
+def build_head(run: Run, outline: dict[str, Any], request: HttpRequest, now: datetime) -> dict[str, Any]:
     """What stands above the outline of a run, and what the user of ``request`` can do there.
 
     ``fingerprint`` is another text as soon as the head may look different, but for its figures.
@@ -52,7 +51,7 @@ def build_head(run: Run, outline: Outline, request: HttpRequest, now: datetime) 
         "verdict": None if success else cut_text(run.end_sentence, MAX_SENTENCE_LENGTH),
         "waiting": view_waiting(run, now),
         "limits": list_limits(run),
-        "interrupted": sum(attempt.state == "interrupted" for attempt in outline.attempts),
+        "interrupted": sum(attempt["state"] == "interrupted" for attempt in outline["attempts"]),
         "has_no_worker": run.status == RunStatus.QUEUED and runs_without_worker().filter(pk=run.pk).exists(),
         "can_cancel": not run.has_ended and state != "cancelling" and request.user.has_perm("runs.change_run"),
         "can_rerun": can_rerun and request.user.has_perm("runs.add_run"),
@@ -61,8 +60,13 @@ def build_head(run: Run, outline: Outline, request: HttpRequest, now: datetime) 
         run.labels, run.started_at, run.ended_at, run.status, run.again_of, run.outputs_removed_at, run.flow.title,
         run.flow.is_archived, run.flow.live_version_id,
     )  # fmt: skip
-    calls = [(one.step, one.state, one.usage) for step in outline.steps if not step.is_local for one in step.attempts]
-    cost = bill_run(calls, {step.index for step in outline.steps if step.state in ("running", "retrying")})
+    calls = [
+        (one["step"], one["state"], one["usage"])
+        for step in outline["steps"]
+        if not step["is_local"]
+        for one in step["attempts"]
+    ]
+    cost = bill_run(calls, {step["index"] for step in outline["steps"] if step["state"] in ("running", "retrying")})
     return {
         **shown,
         "fingerprint": hashlib.blake2b(repr((shown, facts)).encode(), digest_size=6).hexdigest(),
@@ -73,32 +77,32 @@ def build_head(run: Run, outline: Outline, request: HttpRequest, now: datetime) 
     }
 
 
-def _describe_accepted(run: Run, outline: Outline) -> str:
+def _describe_accepted(run: Run, outline: dict[str, Any]) -> str:
     """Which outputs were accepted though they did not pass: “best of 4 attempts”; empty if none was."""
-    steps = [step for step in outline.steps if step.state == "accepted"]
+    steps = [step for step in outline["steps"] if step["state"] == "accepted"]
     if len(steps) == 1:
-        return f"best of {formatting.format_plural(steps[0].tries, 'attempt')}"
+        return f"best of {formatting.format_plural(steps[0]['tries'], 'attempt')}"
     return f"best outputs of {formatting.format_plural(run.accepted_count, 'step')}" if run.accepted_count else ""
 
 
-def _describe_success(run: Run, outline: Outline) -> dict[str, Any] | None:
+def _describe_success(run: Run, outline: dict[str, Any]) -> dict[str, Any] | None:
     """What happened in a run that succeeded, as far as its rows say it; None for other runs.
 
     ``retried`` has names of steps with their attempts, and ``left`` a sentence about issues that are left.
     """
-    if not outline.result_url:
+    if not outline["result_url"]:
         return None
-    retried = [(str(cut_text(step.name, 60)), step.tries) for step in outline.steps if step.tries > 1]
-    last = [step.last for step in outline.steps if step.last]
-    whole = sum(count for attempt in last for _, count in attempt.counts)
-    in_result = sum(count for _, count in last[-1].counts)
+    retried = [(str(cut_text(step["name"], 60)), step["tries"]) for step in outline["steps"] if step["tries"] > 1]
+    last = [step["last"] for step in outline["steps"] if step["last"]]
+    whole = sum(count for attempt in last for _, count in attempt["counts"])
+    in_result = sum(count for _, count in last[-1]["counts"])
     left = ""
     if whole:
         where = f", {formatting.format_count(in_result)} of them in the result" if in_result else " in earlier steps"
         where = " in the result" if in_result == whole else where
         left = f"{formatting.format_plural(whole, 'issue')} {'is' if whole == 1 else 'are'} left{where}."
     return {
-        "steps": len(outline.steps),
+        "steps": len(outline["steps"]),
         "retries": sum(count - 1 for _, count in retried),
         "retried": retried[:MAX_NAMED_STEPS],
         "more_retried": max(len(retried) - MAX_NAMED_STEPS, 0),
@@ -107,7 +111,7 @@ def _describe_success(run: Run, outline: Outline) -> dict[str, Any] | None:
 
 
 def _list_figures(
-    run: Run, outline: Outline, cost: dict[str, Any] | None, seconds: float | None
+    run: Run, outline: dict[str, Any], cost: dict[str, Any] | None, seconds: float | None
 ) -> list[dict[str, Any]]:
     count = formatting.format_count
     is_ticking = seconds is not None and not run.has_ended
@@ -121,16 +125,16 @@ def _list_figures(
         spent = sum((part.cost or Decimal(0) for name, part in cost["used"].items() if name != "first"), Decimal(0))
         price_note = f"{formatting.format_cost(spent)} retries"
     left: Counter[str] = Counter()
-    for step in outline.steps:
-        left.update({badge.tone: count for badge, count in (step.last.counts if step.last else ())})
-    fixed = sum(len(issues) for step in outline.steps for issues in step.issues.fixed.values())
+    for step in outline["steps"]:
+        left.update({badge.tone: count for badge, count in (step["last"]["counts"] if step["last"] else ())})
+    fixed = sum(len(issues) for step in outline["steps"] for issues in step["issues"].fixed.values())
     shown = list_counts(left)
     length = formatting.format_elapsed(seconds or 0.0) if is_ticking else formatting.format_duration(seconds)
     tokens = f"in{cached} · {count(run.completion_tokens)} out{reasoning}"
     figures = (
         ("Steps", str(run.steps_passed), f"of {run.step_count} passed"),
         ("Attempts", count(run.attempt_count), retries if run.retry_count else ""),
-        ("Duration", length, f"{outline.queued} queued" if outline.queued else ""),
+        ("Duration", length, f"{outline['queued']} queued" if outline["queued"] else ""),
         ("Tokens", count(run.prompt_tokens), tokens),
         ("Cost", formatting.format_cost(run.cost, run.unpriced_count), price_note),
         ("Issues left", "" if shown else "None", f"{count(fixed)} fixed" if fixed else ""),

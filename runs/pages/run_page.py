@@ -52,8 +52,6 @@ from runs.pages.model_request import PARTS, download_json, fetch_attempt
 from runs.pages.outline import (
     INPUT,
     RESULT,
-    AttemptLine,
-    Outline,
     build_outline,
     choose_entry,
     find_result,
@@ -163,7 +161,7 @@ def load_run_page(request: HttpRequest, run_id: int, selection: Selection) -> di
 
 
 def _build_pane(
-    run: Run, outline: Outline, entry: str, attempt: dict[str, Any] | None, selection: Selection
+    run: Run, outline: dict[str, Any], entry: str, attempt: dict[str, Any] | None, selection: Selection
 ) -> dict[str, Any]:
     """The selected entry: the input, the result or an attempt, with the ways to its neighbours.
 
@@ -171,13 +169,13 @@ def _build_pane(
     ended as it did, where no text of an audit or a provider says so. An output ``is_collapsed`` where it is the one of
     an attempt before it. ``latest`` is the last attempt of a run that goes on, where another entry is selected.
     """
-    lines = outline.attempts
-    line = next((line for line in lines if attempt is not None and line.id == attempt["id"]), None)
-    order = [*filter(None, [outline.result_url]), outline.input_url, *(line.url for line in lines)]
-    url = outline.result_url if entry == RESULT else line.url if line else outline.input_url
+    lines = outline["attempts"]
+    line = next((line for line in lines if attempt is not None and line["id"] == attempt["id"]), None)
+    order = [*filter(None, [outline["result_url"]]), outline["input_url"], *(line["url"] for line in lines)]
+    url = outline["result_url"] if entry == RESULT else line["url"] if line else outline["input_url"]
     place = order.index(url)
     is_shown = entry == RESULT or selection.is_shown_again or selection.is_compared
-    if line and (line.step, line.number) == (run.blocking_step, run.blocking_attempt):
+    if line and (line["step"], line["number"]) == (run.blocking_step, run.blocking_attempt):
         is_shown = True
     last = lines[-1] if lines else None
     shown_input = None
@@ -186,15 +184,15 @@ def _build_pane(
             run.input, view=selection.view, prefix=INPUT, address=f"{url}?", download_url=f"{url}?download"
         )
     return {
-        "name": f"{entry}.{line.state if line else ''}",
+        "name": f"{entry}.{line['state'] if line else ''}",
         "entry": entry,
         "url": url,
         "input": shown_input,
         "attempt": attempt,
         "line": line,
-        "step": outline.steps[line.step - 1] if line else None,
+        "step": outline["steps"][line["step"] - 1] if line else None,
         "sentence": _explain_outcome(attempt) if attempt else "",
-        "is_collapsed": line is not None and line.same_as is not None and not is_shown,
+        "is_collapsed": line is not None and line["same_as"] is not None and not is_shown,
         "previous_url": order[place - 1] if place else "",
         "next_url": order[place + 1] if place + 1 < len(order) else "",
         "latest": last if not run.has_ended and last is not line else None,
@@ -311,7 +309,7 @@ def show_all_attempts(request: HttpRequest, run_id: int) -> HttpResponse:
         step, of_step = spec.step(row.step.index) if spec else None, traced.issues.get(row.step.index)
         view = view_attempt(row, issues.get(row.pk, []), page["run"], step, run_url=page["run_url"], traced=of_step)
         attempts[name_attempt(row)] = view, is_left_out
-    steps = [(step, [(*attempts[line.id], line) for line in step.attempts]) for step in page["outline"].steps]
+    steps = [(step, [(*attempts[line["id"]], line) for line in step["attempts"]]) for step in page["outline"]["steps"]]
     return render(request, "runs/run_attempts.html", {**page, "steps": steps})
 
 
@@ -334,9 +332,9 @@ def show_run_changes(request: HttpRequest, run_id: int) -> HttpResponse:
     page = load_run_page(request, run_id, Selection("" if "follow" in request.GET else at, view=_read_view(request)))
     head, outline, pane = page["head"], page["outline"], page["pane"]
     announcement = f"{head['badge'].word}."
-    if outline.attempts:
-        last = outline.attempts[-1]
-        announcement += f" Step {last.step}, attempt {last.number}: {last.badge.word.lower()}."
+    if outline["attempts"]:
+        last = outline["attempts"][-1]
+        announcement += f" Step {last['step']}, attempt {last['number']}: {last['badge'].word.lower()}."
     page |= {
         "is_update": True,
         "is_following": "follow" in request.GET,
@@ -348,12 +346,12 @@ def show_run_changes(request: HttpRequest, run_id: int) -> HttpResponse:
     return render(request, "runs/run_page.html", page)
 
 
-def _list_news(line: AttemptLine | None, traced: Traced, seen: tuple[int, int]) -> list[tuple[str, Sequence[Mark]]]:
+def _list_news(line: dict[str, Any] | None, traced: Traced, seen: tuple[int, int]) -> list[tuple[str, Sequence[Mark]]]:
     """What attempts that have just ended say of issues of the selected attempt, by the ids of those."""
-    if line is None or line.step < seen[0] or (line.step, line.number) > seen:
+    if line is None or line["step"] < seen[0] or (line["step"], line["number"]) > seen:
         return []
-    newest = min(seen[1], line.number + 1) if line.step == seen[0] else 1
-    news = traced.issues[line.step].list_news(line.number, newest)
+    newest = min(seen[1], line["number"] + 1) if line["step"] == seen[0] else 1
+    news = traced.issues[line["step"]].list_news(line["number"], newest)
     return [(f"i{position}-marks", marks) for position, marks in news]
 
 
