@@ -174,7 +174,6 @@ def _view_json(base: OutputView, value: Any, marks: Sequence[Mark]) -> OutputVie
     return replace(base, json=listing, anchors=listing.mark(marks), is_cut=listing.is_cut)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
 # Values in one line
 
 
@@ -217,7 +216,6 @@ def _find_identifier(items: Sequence[Any]) -> str | None:
     return None
 
 
-# ---------------------------------------------------------------------------------------------------------------------
 # Text
 
 
@@ -347,7 +345,6 @@ def _view_text(base: OutputView, value: Any, marks: Sequence[Mark]) -> OutputVie
     )
 
 
-# ---------------------------------------------------------------------------------------------------------------------
 # Tables
 
 

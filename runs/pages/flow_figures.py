@@ -124,7 +124,6 @@ def list_cells(columns: Iterable[Column], sums: Any, *, is_simulated: bool) -> l
     return cells
 
 
-# ---------------------------------------------------------------------------------------------------------------
 # What was counted in a period
 
 
@@ -262,7 +261,6 @@ def list_tables(counted: Counted, versions: Mapping[int, int], link_model: Calla
     ]
 
 
-# ---------------------------------------------------------------------------------------------------------------
 # Drawings
 
 

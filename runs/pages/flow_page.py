@@ -40,27 +40,9 @@ from runs.pages.flow_figures import (
     mark_versions,
 )
 from runs.pages.flow_grid import load_grid
-from runs.pages.flow_version import (
-    build_definition,
-    fetch_flow,
-    fetch_version_sums,
-    list_versions,
-    load_specs,
-)
-from runs.statistics.figures import (
-    MAX_AUDITS,
-    AuditSums,
-    IssueSums,
-    Scope,
-    fetch_audits,
-    fetch_issues,
-    fetch_kinds,
-)
-from runs.statistics.sums import (
-    DAY,
-    WEEK,
-    Period,
-)
+from runs.pages.flow_version import build_definition, fetch_flow, fetch_version_sums, list_versions, load_specs
+from runs.statistics.figures import MAX_AUDITS, AuditSums, IssueSums, Scope, fetch_audits, fetch_issues, fetch_kinds
+from runs.statistics.sums import DAY, WEEK, Period
 
 REAL, SIMULATED = "real", "simulated"
 COST, TOKENS = "cost", "tokens"
@@ -157,7 +139,6 @@ def load_flow_page(flow: Flow, query: Mapping[str, str], now: datetime) -> dict[
     }
 
 
-# ---------------------------------------------------------------------------------------------------------------
 # What an address asks for
 
 
@@ -223,7 +204,6 @@ def list_choices(
     ]
 
 
-# ---------------------------------------------------------------------------------------------------------------
 # Audits
 
 

@@ -51,7 +51,6 @@ _NONE = re.compile(r"!issues\.exists\((\w+), \1\.severity == ['\"](\w+)['\"]\)")
 _COMPARED = {"<=": "at most", "<": "fewer than", "==": "exactly"}
 
 
-# ---------------------------------------------------------------------------------------------------------------
 # What a version does
 
 
@@ -180,7 +179,6 @@ def _list_fields(schema: Any, root: Mapping[str, Any]) -> Iterator[tuple[str, st
         yield "…", ""
 
 
-# ---------------------------------------------------------------------------------------------------------------
 # The table of versions
 
 
@@ -220,7 +218,6 @@ def fetch_version_sums(
     return {key: kind(**dict(zip(columns, sums, strict=True))) for key, *sums in groups}
 
 
-# ---------------------------------------------------------------------------------------------------------------
 # The page
 
 

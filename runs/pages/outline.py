@@ -11,14 +11,7 @@ from flows.engine.errors import ModelErrorCode
 from flows.engine.history import COUNTED, UNDECIDED, UNREPORTED_USAGE, Outcome, TokenUsage, sum_usage
 from flows.engine.spec import FlowSpec, StepSpec
 from runs import models
-from runs.formatting import (
-    format_cost,
-    format_count,
-    format_duration,
-    format_elapsed,
-    format_number,
-    format_plural,
-)
+from runs.formatting import format_cost, format_count, format_duration, format_elapsed, format_number, format_plural
 from runs.history.issue_links import address_attempt, anchor_attempt
 from runs.history.lifecycle import StepIssues
 from runs.models import Run, RunStatus

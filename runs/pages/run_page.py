@@ -49,14 +49,7 @@ from runs.pages.attempts import (
 )
 from runs.pages.badges import SEVERITIES, STATES, count_run_issues
 from runs.pages.model_request import PARTS, download_json, fetch_attempt
-from runs.pages.outline import (
-    INPUT,
-    RESULT,
-    build_outline,
-    choose_entry,
-    find_result,
-    name_attempt,
-)
+from runs.pages.outline import INPUT, RESULT, build_outline, choose_entry, find_result, name_attempt
 from runs.pages.run_head import build_head
 from runs.statistics.queue_state import runs_without_worker
 
