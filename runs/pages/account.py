@@ -29,7 +29,6 @@ from runs.models import ApiToken, BrowserSession, TokenScope
 from runs.models.account import TokenState
 from runs.pages.access import confirm, get_user, require_sign_in
 from runs.pages.badges import Badge
-from runs.pages.input_form import FormProblem
 from runs.tokens import (
     MAX_NAME_LENGTH,
     TokenRefusedError,
@@ -98,9 +97,7 @@ def show_account(request: HttpRequest) -> HttpResponse:
     context = {
         "form": form,
         "problems": [
-            FormProblem(field.id_for_label, str(field.label), " ".join(map(str, field.errors)))
-            for field in form
-            if field.errors
+            (field.id_for_label, str(field.label), " ".join(map(str, field.errors))) for field in form if field.errors
         ],
         "sessions": _list_sessions(request, user, now),
         "token_count": active.count(),
@@ -174,7 +171,7 @@ def show_tokens(request: HttpRequest) -> HttpResponse:
             lifetime = parse_lifetime(typed["expires"])
             row, token = create_token(user=user, name=typed["name"], scope=typed["scope"], lifetime=lifetime)
         except TokenRefusedError as refusal:
-            problems = [FormProblem(f"token-{refusal.field}", _TOKEN_FIELDS[refusal.field], str(refusal))]
+            problems = [(f"token-{refusal.field}", _TOKEN_FIELDS[refusal.field], str(refusal))]
             errors = {refusal.field: [str(refusal)]}
         else:
             # No redirect: it would have to carry the token through an address, a cookie or the session.

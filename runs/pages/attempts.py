@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -122,14 +121,9 @@ def find_bases(rows: Sequence[models.Attempt]) -> dict[int, models.Attempt]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Traced:
-    """What comparing the attempts of a run brought to light."""
-
-    issues: Mapping[int, StepIssues]
-    """What became of issues, by the index of the step."""
-    same_as: Mapping[int, models.Attempt]
-    """By the key of an attempt, the first one of its step that gave this very output, one after the other."""
+Traced = tuple[Mapping[int, StepIssues], Mapping[int, models.Attempt]]
+"""What became of issues, by the index of the step; and by the key of an attempt the first one of its step that gave
+this very output, one after the other."""
 
 
 def read_and_trace(
@@ -163,7 +157,7 @@ def read_and_trace(
     for index, known in by_number.items():
         if traced[index].moving:
             traced[index] = StepIssues(index, judged[index], known)
-    return Traced(traced, _find_same(steps.values(), outputs))
+    return traced, _find_same(steps.values(), outputs)
 
 
 def _choose_readable(rows: Iterable[models.Attempt]) -> Iterator[models.Attempt]:

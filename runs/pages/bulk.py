@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from typing import Any
 from uuid import UUID, uuid4
 
 from django.db import transaction
@@ -29,7 +29,6 @@ from runs.models import BulkAction, BulkKind, Worker, WorkState
 from runs.pages.access import refuse, require_permission
 from runs.pages.addresses import link_runs, read_exact_filters
 from runs.pages.badges import STATES, Badge
-from runs.pages.input_form import FormProblem
 
 MAX_LISTED = 50
 """Actions that the list of them shows."""
@@ -44,30 +43,6 @@ BADGES: Mapping[str, Badge] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """The selected runs. With ``problems`` nothing must be done."""
-
-    is_all: bool
-    """Whether all runs that match are meant."""
-    run_ids: Sequence[int]
-    filters: RunFilters
-    """Those of the list, also where runs were selected one by one: the way back leads there."""
-    newest: int
-    """Runs that begin later are not meant."""
-    problems: Sequence[str]
-
-    @property
-    def query(self) -> str:
-        """The filters as the address of the list has them."""
-        return self.filters.to_query()
-
-    @property
-    def back_url(self) -> str:
-        """The list that the runs were selected in."""
-        return link_runs(self.query)
-
-
 def list_filter_words(query: str) -> list[tuple[str, str]]:
     """The filters of a query string of the list of runs, each with its label and its value."""
     labels = {name: str(one.label) for name, one in RunFilters(QueryDict("")).filters.items()}
@@ -75,8 +50,12 @@ def list_filter_words(query: str) -> list[tuple[str, str]]:
     return [(labels.get(name, name), value.replace(",", " or ")) for name, value in values]
 
 
-def parse_choice(data: QueryDict) -> Choice:
-    """The selection in the form of the list, or in the one that asks to confirm it."""
+def parse_choice(data: QueryDict) -> dict[str, Any]:
+    """The selected runs, from the form of the list or from the one that asks to confirm; ``is_all`` is all that match.
+
+    Runs that begin later than ``newest`` are not meant. With ``problems`` nothing must be done. The filters are there
+    also where runs were selected one by one: the way back leads to them.
+    """
     filters, problems = read_exact_filters(QueryDict(data.get("filters", "")))
     is_all = data.get("scope") == "all"
     numbers = {text: parse_run_number(text) for text in ([] if is_all else data.getlist("run"))}
@@ -88,13 +67,15 @@ def parse_choice(data: QueryDict) -> Choice:
         elif len(numbers) > MAX_CHOSEN:
             problems = (f"Select at most {format_count(MAX_CHOSEN)} runs one by one; for more, filter the list.",)
     newest = parse_run_number(data.get("newest", ""))
-    return Choice(
-        is_all=is_all,
-        run_ids=sorted({number for number in numbers.values() if number is not None}, reverse=True),
-        filters=filters,
-        newest=fetch_newest_run_number() if newest is None else newest,
-        problems=problems[:MAX_PROBLEMS],
-    )
+    return {
+        "is_all": is_all,
+        "run_ids": sorted({number for number in numbers.values() if number is not None}, reverse=True),
+        "filters": filters,
+        "query": filters.to_query(),
+        "back_url": link_runs(filters.to_query()),
+        "newest": fetch_newest_run_number() if newest is None else newest,
+        "problems": problems[:MAX_PROBLEMS],
+    }
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -113,7 +94,7 @@ def run_again(request: HttpRequest) -> HttpResponse:
 
 def _confirm(request: HttpRequest, kind: BulkKind) -> HttpResponse:
     choice = parse_choice(request.POST if request.method == "POST" else request.GET)
-    problems = choice.problems
+    problems = choice["problems"]
     if not problems and request.method != "POST":
         return _ask(request, kind, choice)
     try:
@@ -121,19 +102,19 @@ def _confirm(request: HttpRequest, kind: BulkKind) -> HttpResponse:
     except ValueError:
         problems = problems or ("The form is incomplete. Start again from the list.",)
     if problems:
-        return refuse(request, "Nothing was done", problems=problems, back_url=choice.back_url)
-    most, run_ids = None, choice.run_ids
-    if choice.is_all:
+        return refuse(request, "Nothing was done", problems=problems, back_url=choice["back_url"])
+    most, run_ids = None, choice["run_ids"]
+    if choice["is_all"]:
         if kind == BulkKind.RUN_AGAIN:
             most = parse_run_number(request.POST.get("most", "").strip())
             if most is None or not 1 <= most <= MAX_STARTED:
                 return _ask(request, kind, choice, problem=f"Enter a number from 1 to {MAX_STARTED:,}.")
-        run_ids = fetch_matching(kind, choice.filters, newest=choice.newest, most=most)
+        run_ids = fetch_matching(kind, choice["filters"], newest=choice["newest"], most=most)
     action = request_bulk_action(
         token=token,
         kind=kind,
         run_ids=run_ids,
-        filters=choice.filters if choice.is_all else None,
+        filters=choice["filters"] if choice["is_all"] else None,
         uses_live_version=request.POST.get("version") == "live",
         most=most,
         asked_by=request.user if request.user.pk else None,
@@ -141,17 +122,17 @@ def _confirm(request: HttpRequest, kind: BulkKind) -> HttpResponse:
     return redirect("runs:bulk", action_id=action.pk)
 
 
-def _ask(request: HttpRequest, kind: BulkKind, choice: Choice, *, problem: str = "") -> HttpResponse:
-    if choice.is_all:
-        preview = preview_matching(kind, choice.filters, newest=choice.newest)
+def _ask(request: HttpRequest, kind: BulkKind, choice: dict[str, Any], *, problem: str = "") -> HttpResponse:
+    if choice["is_all"]:
+        preview = preview_matching(kind, choice["filters"], newest=choice["newest"])
     else:
-        preview = preview_chosen(kind, choice.run_ids)
+        preview = preview_chosen(kind, choice["run_ids"])
     # A link to this page may choose both.
     asked = request.POST if request.method == "POST" else request.GET
     context = {
         "kind": kind,
         "choice": choice,
-        "filter_words": list_filter_words(choice.query),
+        "filter_words": list_filter_words(choice["query"]),
         "preview": preview,
         "examples": [(run, STATES[run.status]) for run in preview["examples"]],
         "cost": None if preview["cost"] is None else format_cost(preview["cost"], preview["unpriced"]),
@@ -159,7 +140,7 @@ def _ask(request: HttpRequest, kind: BulkKind, choice: Choice, *, problem: str =
         "token": request.POST.get("token") or uuid4().hex,
         "uses_live_version": asked.get("version") == "live",
         "most": asked.get("most", preview["count"] if preview["is_exact"] else MAX_COUNTED),
-        "problems": [FormProblem("most", "Limit", problem)] if problem else [],
+        "problems": [("most", "Limit", problem)] if problem else [],
         "limit_problems": [problem] if problem else [],
         "limit_help": f"Up to {format_count(MAX_STARTED)}",
         "is_simulated": is_simulated(),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from flows.engine.errors import Problem
 from flows.engine.json_values import dump_json, follow_ref, format_pointer, parse_json
@@ -27,12 +27,8 @@ Texts = Mapping[str, str]
 """What stands in the fields, by their names, as a browser sends it."""
 
 
-class FormProblem(NamedTuple):
-    """An entry of the summary above a form. ``field_id`` is empty where no field is to blame."""
-
-    field_id: str
-    label: str
-    message: str
+FormProblem = tuple[str, str, str]
+"""An entry of the summary above a form: the id of the field, empty where none is to blame, its label, and a message."""
 
 
 @dataclass
@@ -330,9 +326,9 @@ def bind_fields(fields: Sequence[InputField], texts: Texts, problems: Iterable[P
         while pointer and pointer not in by_pointer:
             pointer = pointer.rpartition("/")[0]
         own.setdefault(pointer, []).append(problem)
-    summary = [FormProblem("", problem.path or "Input", problem.message) for problem in own.get("", ())]
+    summary = [("", problem.path or "Input", problem.message) for problem in own.get("", ())]
     for pointer, one in by_pointer.items():
         one.text = texts.get(one.name, "")
         one.problems = [problem.message for problem in own.get(pointer, ())]
-        summary += [FormProblem(one.id, one.label, message) for message in one.problems]
+        summary += [(one.id, one.label, message) for message in one.problems]
     return summary

@@ -44,6 +44,7 @@ def build_outline(
     the ``cursor``: the last attempt, ``2.3``, with ``r`` while it runs. ``strip`` has all attempts beside each other
     for phones: place and width of each, which are equal, and the attempt.
     """
+    traced_issues, same_as = traced
     origin, seconds = _measure(run, rows, now)
     by_step: dict[int, list[dict[str, Any]]] = {}
     lasted: dict[int, float] = {}
@@ -56,7 +57,7 @@ def build_outline(
             x = min(100 * (row.started_at - origin).total_seconds() / seconds, 100 - _MIN_BAR)
             width = min(max(100 * (length or 0.0) / seconds, _MIN_BAR), 100 - x)
         line = {
-            **_describe_attempt(row, run, length, issues.get(row.pk, ()), traced.same_as.get(row.pk)),
+            **_describe_attempt(row, run, length, issues.get(row.pk, ()), same_as.get(row.pk)),
             "url": f"{run_url}{address_attempt(row.step.index, row.number)}",
             "is_selected": name_attempt(row) == selected,
             "waited": _explain_wait(earlier, row),
@@ -77,7 +78,7 @@ def build_outline(
                 "name": step.name if step else names.get(index, f"Step {index}"),
                 "state": state,
                 "badge": STATES[state],
-                "issues": traced.issues.get(index, StepIssues()),
+                "issues": traced_issues.get(index, StepIssues()),
                 "duration": format_duration(lasted[index]) if lines else "",
             }
         )

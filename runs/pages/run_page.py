@@ -124,7 +124,7 @@ def load_run_page(request: HttpRequest, run_id: int, selection: Selection) -> di
             run,
             step,
             run_url=url,
-            traced=traced.issues.get(index),
+            traced=traced[0].get(index),
             hidden=hidden.get(row.number),
             base=base,
             is_compared=selection.is_compared,
@@ -286,10 +286,10 @@ def _toggle(hidden: Sequence[str], name: str) -> list[str]:
 def show_all_attempts(request: HttpRequest, run_id: int) -> HttpResponse:
     """All attempts of a run below each other, to be printed and to be searched by the browser."""
     page = load_run_page(request, run_id, Selection(INPUT, view=View.JSON))
-    rows, issues, spec, traced = page["rows"], page["issues"], page["spec"], page["traced"]
+    rows, issues, spec, (traced, same_as) = page["rows"], page["issues"], page["spec"], page["traced"]
     free, shown = MAX_SHOWN_BYTES, set()
     for row in rows:
-        if row.pk not in traced.same_as and row.stored_bytes <= free:
+        if row.pk not in same_as and row.stored_bytes <= free:
             free -= row.stored_bytes
             shown.add(row)
     read_outputs(shown)
@@ -299,7 +299,7 @@ def show_all_attempts(request: HttpRequest, run_id: int) -> HttpResponse:
         is_left_out = row not in shown
         if is_left_out:
             row.output = None
-        step, of_step = spec.step(row.step.index) if spec else None, traced.issues.get(row.step.index)
+        step, of_step = spec.step(row.step.index) if spec else None, traced.get(row.step.index)
         view = view_attempt(row, issues.get(row.pk, []), page["run"], step, run_url=page["run_url"], traced=of_step)
         attempts[name_attempt(row)] = view, is_left_out
     steps = [(step, [(*attempts[line["id"]], line) for line in step["attempts"]]) for step in page["outline"]["steps"]]
@@ -344,7 +344,7 @@ def _list_news(line: dict[str, Any] | None, traced: Traced, seen: tuple[int, int
     if line is None or line["step"] < seen[0] or (line["step"], line["number"]) > seen:
         return []
     newest = min(seen[1], line["number"] + 1) if line["step"] == seen[0] else 1
-    news = traced.issues[line["step"]].list_news(line["number"], newest)
+    news = traced[0][line["step"]].list_news(line["number"], newest)
     return [(f"i{position}-marks", marks) for position, marks in news]
 
 

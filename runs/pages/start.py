@@ -26,7 +26,6 @@ from runs.pages.access import confirm, refuse, require_permission
 from runs.pages.attempts import read_spec
 from runs.pages.badges import STATES
 from runs.pages.input_form import (
-    FormProblem,
     InputField,
     bind_fields,
     build_fields,
@@ -205,9 +204,9 @@ class StartForm:
         """The page."""
         problems = bind_fields(self.fields, self.texts, self.problems)
         if self.view == JSON:
-            problems = [FormProblem("input-json", one.path or "Input", one.message) for one in self.problems]
+            problems = [("input-json", one.path or "Input", one.message) for one in self.problems]
         options = self._build_option_fields()
-        problems = [*problems, *(FormProblem(one.id, one.label, text) for one in options for text in one.problems)]
+        problems = [*problems, *((one.id, one.label, text) for one in options for text in one.problems)]
         kept, kept_problems = find_kept_parts(self.source)
         context = {
             "form": self,
