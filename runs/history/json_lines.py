@@ -10,7 +10,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 
 from flows.engine.json_values import format_pointer, shorten
 from runs.formatting import format_plural
@@ -62,31 +62,19 @@ class Mark:
         return f"Issue {self.number}, {words}" if self.number else words
 
 
-@dataclass(frozen=True, slots=True)
-class Marks:
-    """The issues of one place: those with a badge, and how many more there are."""
-
-    shown: tuple[Mark, ...]
-    severities: str
-    """Their names with spaces between them, each once."""
-    more: int
-    more_id: str
-    """The first of those without a badge."""
+Marks = dict[str, Any]
+"""The issues of one place: those ``shown`` with a badge, ``more`` without one, of which ``more_id`` is the first, and
+the names of all their ``severities``."""
 
 
-class Place(Protocol):
-    """What can be marked: a line, a cell, a table."""
-
-    marks: Marks | None
-
-
-def place_marks(marks: Iterable[Mark], places: Mapping[str, Place], partial: Collection[str] = ()) -> dict[str, str]:
+def place_marks(marks: Iterable[Mark], places: Mapping[str, Any], partial: Collection[str] = ()) -> dict[str, str]:
     """Mark the places that issues point at, or else their nearest parents; gives the id to link to for each issue.
 
+    A place is a line, a cell or a table: ``marks`` are set on it.
     ``partial`` are the pointers of what is not shown whole: what else is in there has no place. Nor have ``""`` (the
     whole value) and text that is no pointer.
     """
-    placed: dict[int, tuple[Place, list[Mark]]] = {}
+    placed: dict[int, tuple[Any, list[Mark]]] = {}
     for mark in marks:
         nearest = pointer = mark.pointer or ""
         if not pointer.startswith("/") or len(pointer) > MAX_POINTER_LENGTH:
@@ -100,7 +88,8 @@ def place_marks(marks: Iterable[Mark], places: Mapping[str, Place], partial: Col
     for place, own in placed.values():
         shown, others = tuple(own[:MAX_LINE_MARKS]), own[MAX_LINE_MARKS:]
         severities = " ".join(sorted({mark.severity for mark in own}))
-        place.marks = Marks(shown, severities, len(others), others[0].issue_id if others else "")
+        more = {"more": len(others), "more_id": others[0].issue_id if others else ""}
+        place.marks = {"shown": shown, "severities": severities, **more}
         anchors |= {mark.issue_id: mark.id for mark in shown} | {mark.issue_id: shown[0].id for mark in others}
     return anchors
 

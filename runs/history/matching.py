@@ -14,7 +14,7 @@ among them may still be there.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -147,8 +147,13 @@ def trace_findings(attempts: Sequence[JudgedAttempt], find_moves: FindMoves) -> 
     for attempt in attempts:
         number = attempt.number
         left = _pair(known, attempt.findings, number)
-        for since, moving in _find_moving(known, left, number).items():
-            left = _pair_moved(moving, left, number, find_moves(since, number))
+        # Those that may have moved with their items, the latest first.
+        waiting = [track for track in known if track.last.number != number and track.last.finding.shape is not None]
+        for since in sorted({track.last.number for track in waiting}, reverse=True):
+            shapes = {finding.shape for finding in left}
+            moving = [one for one in waiting if one.last.number == since and one.last.finding.shape in shapes]
+            if moving and (moves := find_moves(since, number)) is not None:
+                left = _pair_moved(moving, left, number, moves)
         left = _bring_back(gone, known, left, number)
         for finding in left:
             track = Track(len(tracks), [Sighting(number, finding)])
@@ -191,23 +196,8 @@ def _bring_back(
     return left
 
 
-def _find_moving(tracks: Iterable[Track], findings: Sequence[Finding], number: int) -> Mapping[int, Sequence[Track]]:
-    """Tracks that may go on with one of ``findings`` elsewhere, by the attempt of their last, the latest first."""
-    left = [track for track in tracks if track.last.number != number]
-    shapes = {shape for finding in findings if (shape := finding.shape) is not None} if left else ()
-    found: dict[int, list[Track]] = {}
-    for track in left if shapes else ():
-        if track.last.finding.shape in shapes:
-            found.setdefault(track.last.number, []).append(track)
-    return dict(sorted(found.items(), reverse=True))
-
-
-def _pair_moved(
-    tracks: Sequence[Track], findings: list[Finding], number: int, moves: ItemMoves | None
-) -> list[Finding]:
+def _pair_moved(tracks: Sequence[Track], findings: list[Finding], number: int, moves: ItemMoves) -> list[Finding]:
     """Let tracks go on with findings about the same items, where those stand elsewhere now."""
-    if moves is None:
-        return findings
     shapes = {track.last.finding.shape for track in tracks}
     origins: dict[int, Hashable] = {
         id(finding): finding.place(path)

@@ -7,8 +7,7 @@ most alike. The result is laid out on the lines of the two listings, so that it 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -44,43 +43,12 @@ _WORDS = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class DiffBlock:
-    """Lines that stand together. A fold of ``count`` unchanged lines may be too long to have them."""
-
-    lines: Sequence[Line]
-    count: int
-    is_folded: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class OutputDiff:
-    """The new output with what changed."""
-
-    blocks: Sequence[DiffBlock]
-    counts: Mapping[Change, int]
-    """How many values were changed, added and removed."""
-    left_out: int
-    """Lines at the end that are not shown."""
-    anchors: Mapping[str, str]
-    """The id to link to for each issue of the new output that points at one of its lines."""
-
-    @property
-    def is_same(self) -> bool:
-        """Whether nothing changed but, perhaps, the order of keys."""
-        return not any(self.counts.values())
-
-    @property
-    def is_tall(self) -> bool:
-        """Whether it takes more room than a screen has, and scrolls in a box of its own."""
-        lines = [line for block in self.blocks if not block.is_folded for line in block.lines]
-        return len(lines) > 80 or sum(len(line.value) + len(line.old or "") for line in lines) > 8_000
-
-
-def compare_outputs(old: Any, new: Any, marks: Iterable[Mark] = ()) -> OutputDiff | None:
+def compare_outputs(old: Any, new: Any, marks: Iterable[Mark] = ()) -> dict[str, Any] | None:
     """Compare two JSON values. Lines of the new one that ``marks`` point at carry them, and are never folded.
 
-    None for outputs that are too long to be compared.
+    None for outputs that are too long to be compared. ``counts`` are of values, ``left_out`` of lines at the end that
+    are not shown; two outputs are the same where nothing changed but, perhaps, the order of keys. What ``is_tall``
+    scrolls in a box of its own. ``anchors`` have the id to link to for each issue that points at a line.
     """
     before, after = (list_json(value, max_lines=MAX_LINES, max_characters=MAX_CHARACTERS) for value in (old, new))
     if before.is_cut or after.is_cut:
@@ -89,8 +57,15 @@ def compare_outputs(old: Any, new: Any, marks: Iterable[Mark] = ()) -> OutputDif
     comparison = _Comparison(before, after)
     comparison.compare(old, new, "", "")
     blocks = list(_cut(_fold(comparison.lines)))
-    left_out = len(comparison.lines) - sum(block.count for block in blocks)
-    return OutputDiff(blocks, comparison.counts, left_out, anchors)
+    shown = [line for block in blocks if not block["is_folded"] for line in block["lines"]]
+    return {
+        "blocks": blocks,
+        "counts": comparison.counts,
+        "is_same": not any(comparison.counts.values()),
+        "is_tall": len(shown) > 80 or sum(len(line.value) + len(line.old or "") for line in shown) > 8_000,
+        "left_out": len(comparison.lines) - sum(block["count"] for block in blocks),
+        "anchors": anchors,
+    }
 
 
 class _Comparison:
@@ -216,8 +191,11 @@ def _find_start(text: str, words: Sequence[re.Match[str]], index: int) -> int:
     return words[index].start() if index < len(words) else len(text)
 
 
-def _fold(lines: Sequence[Line]) -> Iterator[DiffBlock]:
-    """Blocks in which what is unchanged, without a mark, and not near a change, is folded."""
+def _fold(lines: Sequence[Line]) -> Iterator[dict[str, Any]]:
+    """Blocks in which what is unchanged, without a mark, and not near a change, is folded.
+
+    A fold of ``count`` lines may be too long to have them.
+    """
     shown = bytearray(len(lines))
     for position, line in enumerate(lines):
         reach = CONTEXT if line.change is not Change.SAME else 0 if line.marks else -1
@@ -226,19 +204,20 @@ def _fold(lines: Sequence[Line]) -> Iterator[DiffBlock]:
     for is_shown, places in groupby(range(len(lines)), shown.__getitem__):
         own = [lines[place] for place in places]
         is_folded = not is_shown and len(own) >= _MIN_FOLD
-        yield DiffBlock([] if is_folded and len(own) > MAX_FOLDED_LINES else own, len(own), is_folded)
+        shown_lines = [] if is_folded and len(own) > MAX_FOLDED_LINES else own
+        yield {"lines": shown_lines, "count": len(own), "is_folded": is_folded}
 
 
-def _cut(blocks: Iterable[DiffBlock]) -> Iterator[DiffBlock]:
+def _cut(blocks: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """The first of these blocks, as many as are shown."""
     room = MAX_SHOWN_LINES
     for block in blocks:
         if room <= 0:
             return
-        if block.is_folded:
+        lines = block["lines"]
+        if block["is_folded"]:
             yield block
-            room -= 1 + len(block.lines) // 4
+            room -= 1 + len(lines) // 4
         else:
-            lines = block.lines[:room]
-            yield DiffBlock(lines, len(lines))
+            yield {**block, "lines": lines[:room], "count": len(lines[:room])}
             room -= len(lines)

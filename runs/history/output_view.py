@@ -6,13 +6,13 @@ A view is a bounded piece of a value of any size, with the issues that point at 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
 from typing import Any
 
 from flows.engine.json_values import format_pointer
-from runs.history.json_lines import Listing, Mark, Marks, Place, list_compact, list_json, list_text, place_marks
+from runs.history.json_lines import Mark, Marks, list_compact, list_json, list_text, place_marks
 from runs.history.texts import ShownText, cut_text, show_invisible
 
 MAX_LINES = 1_000
@@ -113,27 +113,6 @@ class Table:
     marks: Marks | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class OutputView:
-    """One view of an output: ``lines``, ``tables`` or ``json``, whichever ``view`` names."""
-
-    prefix: str
-    """What ids begin with."""
-    view: View
-    tabs: Sequence[tuple[View, str, str]]
-    """The ways to all views: name, title and address."""
-    download_url: str
-    lines: Sequence[TextLine] = ()
-    tables: Sequence[Table] = ()
-    json: Listing | None = None
-    is_cut: bool = False
-    """Whether not all of it is shown."""
-    is_tall: bool = False
-    """Whether it takes more room than a screen has, and scrolls in a box of its own."""
-    anchors: Mapping[str, str] = field(default_factory=dict)
-    """The id to link to for each issue that points at something shown, by the id of the issue."""
-
-
 def parse_view(*texts: str | None) -> View:
     """The first of these that names a view: of the address, then what the browser remembers; ``text`` by default."""
     return next((View(text) for text in texts if text in tuple(View)), View.TEXT)
@@ -148,11 +127,13 @@ def view_output(
     address: str = "?",
     fragment: str = "",
     download_url: str = "",
-) -> OutputView:
-    """Build one view of an output, bounded in size.
+) -> dict[str, Any]:
+    """Build one view of an output, bounded in size: its ``lines``, its ``tables`` or its ``json``.
 
     ``address`` is what ``view=…`` is added to for the links to the others, which ends in ``?`` or ``&``. A table is
     there where the value is a list of objects, or has one among its fields; a ``view`` that is not there gives text.
+    Ids begin with the ``prefix``. ``anchors`` have the id to link to for each issue that points at something shown.
+    What ``is_cut`` is not shown whole, and what ``is_tall`` scrolls in a box of its own.
     """
     has_table = bool(_find_tables(value))
     if view is View.TABLE and not has_table:
@@ -160,18 +141,19 @@ def view_output(
     shown = [name for name in View if name is not View.TABLE or has_table]
     tabs = [(name, _TITLES[name], f"{address}view={name}{fragment}") for name in shown]
     build = {View.TEXT: _view_text, View.TABLE: _view_tables, View.JSON: _view_json}[view]
-    return build(OutputView(prefix, view, tabs, download_url), value, marks)
+    return {"prefix": prefix, "view": view, "tabs": tabs, "download_url": download_url, **build(value, marks)}
 
 
-def view_text(text: str, *, prefix: str = "output", download_url: str = "") -> OutputView:
+def view_text(text: str, *, prefix: str = "output", download_url: str = "") -> dict[str, Any]:
     """Build the only view of what came back instead of an output: its lines."""
     listing = list_text(text, max_characters=MAX_CHARACTERS)
-    return OutputView(prefix, View.TEXT, (), download_url, json=listing, is_cut=listing.is_cut)
+    shown = {"json": listing, "is_cut": listing.is_cut, "anchors": {}}
+    return {"prefix": prefix, "view": View.TEXT, "download_url": download_url, **shown}
 
 
-def _view_json(base: OutputView, value: Any, marks: Sequence[Mark]) -> OutputView:
+def _view_json(value: Any, marks: Sequence[Mark]) -> dict[str, Any]:
     listing = list_json(value, max_characters=MAX_CHARACTERS)
-    return replace(base, json=listing, anchors=listing.mark(marks), is_cut=listing.is_cut)
+    return {"json": listing, "anchors": listing.mark(marks), "is_cut": listing.is_cut}
 
 
 # Values in one line
@@ -317,9 +299,9 @@ def _write_scalar(value: Any, line: TextLine) -> Iterator[TextLine]:
         yield TextLine(line.depth, "", fields=[other])
 
 
-def _view_text(base: OutputView, value: Any, marks: Sequence[Mark]) -> OutputView:
+def _view_text(value: Any, marks: Sequence[Mark]) -> dict[str, Any]:
     lines: list[TextLine] = []
-    places: dict[str, Place] = {}
+    places: dict[str, Any] = {}
     values: dict[str, Value] = {}
     room, is_cut = MAX_CHARACTERS, False
     for line in _write_output(value):
@@ -340,9 +322,8 @@ def _view_text(base: OutputView, value: Any, marks: Sequence[Mark]) -> OutputVie
         if mark.pointer in values and mark.issue_id in anchors:
             values[mark.pointer].is_marked = True
     is_tall = len(lines) > 60 or MAX_CHARACTERS - room > 6_000
-    return replace(
-        base, lines=lines, anchors=anchors, is_cut=is_cut or any(line.is_cut for line in lines), is_tall=is_tall
-    )
+    is_cut = is_cut or any(line.is_cut for line in lines)
+    return {"lines": lines, "anchors": anchors, "is_cut": is_cut, "is_tall": is_tall}
 
 
 # Tables
@@ -367,9 +348,9 @@ def _is_table(items: Sequence[Any]) -> bool:
     return sum(map(bool, cells)) * 2 <= len(cells)
 
 
-def _view_tables(base: OutputView, value: Any, marks: Sequence[Mark]) -> OutputView:
+def _view_tables(value: Any, marks: Sequence[Mark]) -> dict[str, Any]:
     found = _find_tables(value)
-    places: dict[str, Place] = {}
+    places: dict[str, Any] = {}
     tables: list[Table] = []
     keys = {key for key, _ in found}
     if isinstance(value, dict) and (rest := {key: item for key, item in value.items() if key not in keys}):
@@ -385,10 +366,10 @@ def _view_tables(base: OutputView, value: Any, marks: Sequence[Mark]) -> OutputV
     anchors = place_marks(marks, places, cut)
     is_cut = any(table.is_cut for table in tables)
     is_tall = sum(len(table.rows) for table in tables) > 40
-    return replace(base, tables=tables, anchors=anchors, is_cut=is_cut, is_tall=is_tall)
+    return {"tables": tables, "anchors": anchors, "is_cut": is_cut, "is_tall": is_tall}
 
 
-def _lay_out_fields(fields: Mapping[str, Any], places: dict[str, Place]) -> Table:
+def _lay_out_fields(fields: Mapping[str, Any], places: dict[str, Any]) -> Table:
     """The fields of an output that are no tables, one a row."""
     rows = []
     for key, item in islice(fields.items(), MAX_ROWS):
@@ -397,7 +378,7 @@ def _lay_out_fields(fields: Mapping[str, Any], places: dict[str, Place]) -> Tabl
     return Table("", [ShownText("Field"), ShownText("Value")], rows, len(fields) > len(rows))
 
 
-def _lay_out_table(title: str, items: Sequence[dict[str, Any]], pointer: str, places: dict[str, Place]) -> Table:
+def _lay_out_table(title: str, items: Sequence[dict[str, Any]], pointer: str, places: dict[str, Any]) -> Table:
     shown = items[:MAX_ROWS]
     columns = list(dict.fromkeys(key for item in shown for key in item))
     keys = columns[:MAX_COLUMNS]

@@ -27,7 +27,7 @@ from runs.history.issue_links import address_attempt, anchor_attempt, list_page,
 from runs.history.json_lines import Listing, Mark, list_compact, list_json
 from runs.history.lifecycle import Judged, StepIssues
 from runs.history.output_diff import compare_outputs
-from runs.history.output_view import OutputView, View, view_output, view_text
+from runs.history.output_view import View, view_output, view_text
 from runs.history.texts import MAX_CONTEXT_LENGTH, MAX_SUGGESTIONS, SHORT_TEXT, cut_text, show_invisible
 from runs.models import Run
 from runs.pages.badges import STATES, IssueCounts, list_counts
@@ -266,7 +266,7 @@ def view_attempt(
     if is_compared and base is not None and row.output is not None:
         diff = compare_outputs(base.output, row.output, marks)
     shown = diff or output
-    anchors = shown.anchors if shown else {}
+    anchors = shown["anchors"] if shown else {}
     is_compared = is_compared and base is not None and is_usable
     queries = [*([] if is_compared else ["diff=1"]), *([f"issues={issue_page}"] if issue_page > 1 else [])]
     title = "Output (invalid, not audited)" if state == "invalid" else "Output"
@@ -338,7 +338,7 @@ def count_severities(issues: Iterable[models.Issue]) -> IssueCounts:
     return list_counts(Counter(issue.severity for issue in issues))
 
 
-def _view_output(row: models.Attempt, marks: Sequence[Mark], *, prefix: str, **where: Any) -> OutputView | None:
+def _view_output(row: models.Attempt, marks: Sequence[Mark], *, prefix: str, **where: Any) -> dict[str, Any] | None:
     """The output of an attempt that ``read_outputs`` has read, or what came back instead of one."""
     came = getattr(row, "unusable_output", None) if row.output is None else row.output
     if row.output is None and isinstance(came, str):

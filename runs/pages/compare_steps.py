@@ -19,7 +19,7 @@ from runs.history.issue_links import address_issue, name_issue
 from runs.history.json_lines import Mark
 from runs.history.matching import judge_attempt, trace_findings
 from runs.history.output_diff import compare_outputs
-from runs.history.output_view import OutputView, View, view_output
+from runs.history.output_view import View, view_output
 from runs.history.pairing import ItemMoves
 from runs.models import Run
 from runs.pages.attempts import list_attempt_rows, read_outputs, view_issue
@@ -177,7 +177,7 @@ def _compare_step(
     )
     anchors: dict[str, str] = {}
     for shown in (diff, *(output for _, output in outputs)):
-        anchors |= shown.anchors if shown else {}
+        anchors |= shown["anchors"] if shown else {}
     groups = _group_issues(listed, anchors)
     issues_sentence = "" if groups or not any(side.row for side in there) else "No issues in the last attempts."
     if left_out > 0:
@@ -205,7 +205,7 @@ def _compare_step(
 
 def _show_output(
     runs: Sequence[Run], side: StepSide, marks: Mapping[str, Sequence[Mark]], view: View
-) -> tuple[str, OutputView]:
+) -> tuple[str, dict[str, Any]]:
     """What the last attempt of a step brought, where that can't be compared."""
     output = view_output(
         side.row.output if side.has_output else side.row.unusable_output,

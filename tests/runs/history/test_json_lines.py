@@ -120,6 +120,6 @@ def test_marks_stand_on_their_lines_and_beyond_the_limit_share_a_badge() -> None
     listing = list_json(VALUE)
     anchors = listing.mark([*many, Mark("high", "Other", "x", None)])
     marks = listing.lines[1].marks
-    assert marks is not None and (len(marks.shown), marks.more, marks.severities) == (MAX_LINE_MARKS, 2, "low")
+    assert marks is not None and (len(marks["shown"]), marks["more"], marks["severities"]) == (MAX_LINE_MARKS, 2, "low")
     assert anchors[many[-1].issue_id] == anchors[many[0].issue_id] == "i0-at" and "x" not in anchors
     assert [line.number for line in listing.lines if line.marks] == [2]
