@@ -10,7 +10,6 @@ from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth import update_session_auth_hash
-from django.contrib.auth.decorators import login_required
 from django.contrib.auth.forms import PasswordChangeForm
 from django.contrib.auth.models import User
 from django.db import transaction
@@ -18,7 +17,6 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
@@ -156,10 +154,8 @@ def _end_sessions(request: HttpRequest, user: User, reference: str = "") -> int:
     return BrowserSession.objects.filter(session_key__in=keys).delete()[0]
 
 
-# The answer holds the token: it must not be cached.
-@never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
-@login_required
+@require_sign_in
 def show_tokens(request: HttpRequest) -> HttpResponse:
     """The user's tokens; a form that is sent creates one, and the answer shows it, once."""
     user, sent = get_user(request), request.POST
@@ -192,9 +188,8 @@ def show_tokens(request: HttpRequest) -> HttpResponse:
     return render(request, "runs/api_tokens.html", context, status=422 if problems else 200)
 
 
-@never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
-@login_required
+@require_sign_in
 def revoke(request: HttpRequest, key: str) -> HttpResponse:
     """Ask whether to revoke one's own token, and do it."""
     token = fetch_token(get_user(request), key)

@@ -23,25 +23,8 @@ MAX_RUNS = 40
 MAX_AUDITS_SHOWN = 4
 BAR_HEIGHT = 40
 """Pixels of the longest run's bar."""
-LEGEND = (
-    ("passed", "", "First attempt"),
-    ("retried", "2", "Retries"),
-    ("failed", STATES["failed"].sign, "Failed"),
-    ("errored", STATES["errored"].sign, "Errored"),
-    ("none", "", "Not reached"),
-    ("running", STATES["running"].sign, "Running"),
-    ("cut", STATES["cancelled"].sign, "Interrupted or cancelled"),
-)
-"""Kind, sign and words of each cell."""
 _COLUMNS = (
-    "version_id",
-    "status",
-    "cancel_requested",
-    "created_at",
-    "started_at",
-    "ended_at",
-    "cost",
-    "unpriced_count",
+    *("version_id", "status", "cancel_requested", "created_at", "started_at", "ended_at", "cost", "unpriced_count"),
 )
 _KINDS = {Outcome.FAILED: "failed", Outcome.INVALID: "failed", Outcome.ERRORED: "errored"}
 
@@ -108,7 +91,6 @@ def load_grid(
         "rows": [(number, name) for name, number in rows.items()],
         "runs": columns,
         "longest": format_duration(longest),
-        "legend": LEGEND,
     }
 
 

@@ -121,7 +121,7 @@ def test_a_step_that_only_one_run_reached_has_no_differences(viewer: Client) -> 
     first = make_failed(make_attempt(1, 1, "failed", output={"text": "x"}))
     second = make_stored_run(make_attempt(1, 1), make_attempt(2, 1, output={"text": "y"}))
     step = compare(first, second)["steps"][1]
-    assert [side.badge.word for side in step["sides"]] == ["Not begun", "Passed"]
+    assert [side["badge"].word for side in step["sides"]] == ["Not begun", "Passed"]
     assert len(step["outputs"]) == 1 and all(figure["delta"] == "—" for figure in step["figures"])
     third = make_stored_run(make_attempt(1, 1), status=RunStatus.RUNNING)
     begin_attempt(third, 2, 1)
@@ -132,7 +132,7 @@ def test_a_step_that_only_one_run_reached_has_no_differences(viewer: Client) -> 
 class TestIssues:
     @staticmethod
     def group(left: Run, right: Run) -> dict[str, list[str]]:
-        (step,) = (step for step in compare(left, right)["steps"] if step["shown"].index == 1)
+        (step,) = (step for step in compare(left, right)["steps"] if step["shown"]["index"] == 1)
         return {kind: [issue["row"].description for issue in issues] for kind, _, issues in step["groups"]}
 
     def test_they_are_new_persisted_or_fixed(self) -> None:
@@ -186,7 +186,7 @@ def test_steps_of_other_versions_are_matched_by_name(viewer: Client) -> None:
     first = make_stored_run(make_attempt(1, 1), make_attempt(2, 1), spec=old)
     second = make_stored_run(make_attempt(1, 1), make_attempt(2, 1, output={"text": "s1a1"}), spec=new)
     page = compare(first, second)
-    assert [(step["shown"].name, step["only_in"], step["notes"]) for step in page["steps"]] == [
+    assert [(step["shown"]["name"], step["only_in"], step["notes"]) for step in page["steps"]] == [
         ("Plan", "new", []),
         ("Draft", "", ["was step 1"]),
         ("Check", "old", []),
