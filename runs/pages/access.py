@@ -76,15 +76,15 @@ def refuse(request: HttpRequest, heading: str, *, status: int = 400, **context: 
     It leads ``back`` to ``back_url``, the list of runs if not given.
     """
     context = {"heading": heading, "back": "Back", "back_url": reverse("runs:list"), **context}
-    return render(request, "runs/refused.html", context, status=status)
+    return render(request, "runs/question.html", context, status=status)
 
 
 def confirm(request: HttpRequest, action: str, subject: str, **context: str) -> HttpResponse:
     """The page that asks whether ``action`` should be done to ``subject``; its form is sent to this address.
 
-    ``text`` says what comes of it, ``icon_name`` shows it, and ``back`` leads to ``back_url``.
+    ``reason`` says what comes of it, ``icon_name`` shows it, and ``back`` leads to ``back_url``.
     """
-    return render(request, "runs/confirm.html", {"action": action, "subject": subject, **context})
+    return render(request, "runs/question.html", {"action": action, "subject": subject, **context})
 
 
 def _ask_to_sign_in(request: HttpRequest) -> HttpResponse:

@@ -204,7 +204,7 @@ def revoke(request: HttpRequest, key: str) -> HttpResponse:
             request,
             "Revoke token",
             token.name,
-            text=f"Requests with it are refused from then on. This can’t be undone. {used}",
+            reason=f"Requests with it are refused from then on. This can’t be undone. {used}",
             icon_name="no-symbol",
             back="Keep it",
             back_url=reverse("runs:tokens"),

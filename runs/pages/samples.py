@@ -73,7 +73,7 @@ def delete_samples(request: HttpRequest) -> HttpResponse:
             request,
             "Remove",
             "sample history",
-            text=f"This deletes {found}.",
+            reason=f"This deletes {found}.",
             icon_name="trash",
             back="Keep it",
             back_url=reverse("runs:home"),

@@ -376,7 +376,7 @@ def cancel_run(request: HttpRequest, run_id: int) -> HttpResponse:
             request,
             "Cancel run",
             str(run),
-            text="A call in progress is aborted, and the provider may still bill it. Finished attempts are kept.",
+            reason="A call in progress is aborted, and the provider may still bill it. Finished attempts are kept.",
             icon_name="stop",
             back="Keep running",
             back_url=reverse("runs:page", args=[run.pk]),
