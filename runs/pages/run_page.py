@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from django.core.paginator import EmptyPage
@@ -63,29 +62,20 @@ _SYMBOLS = sorted(
 """Icons that the outline repeats: sent once, and referred to from then on."""
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """What of a run is shown, as its address says."""
-
-    entry: str = ""
-    """``result`` or the id of an attempt; empty for what opens by itself."""
-    is_compared: bool = False
-    is_shown_again: bool = False
-    """An output that is the same as the one before it is shown all the same."""
-    issue_page: int = 1
-    view: View = View.TEXT
-
-    def address_views(self, run_url: str, row: models.Attempt) -> str:
-        """What addresses of the views of the output of ``row`` begin with."""
-        if self.entry == RESULT:
-            return f"{run_url}?show={RESULT}&"
-        shown_again = "output=1&" if self.is_shown_again else ""
-        issues = f"issues={self.issue_page}&" if self.issue_page > 1 else ""
-        return f"{run_url}{address_attempt(row.step.index, row.number)}?{shown_again}{issues}"
-
-
-def load_run_page(request: HttpRequest, run_id: int, selection: Selection) -> dict[str, Any]:
+def load_run_page(
+    request: HttpRequest,
+    run_id: int,
+    entry: str,
+    view: View,
+    *,
+    is_compared: bool = False,
+    is_shown_again: bool = False,
+    issue_page: int = 1,
+) -> dict[str, Any]:
     """A run as it is now, for the templates of its page. Raises ``Http404`` if there is none, or nothing so selected.
+
+    ``entry`` is ``result`` or the id of an attempt, empty for what opens by itself. An output that is the same as the
+    one before it can be ``is_shown_again``.
 
     Beside what they show it has ``rows``, the ``issues`` of each by key, and what became of those, ``traced``.
     """
@@ -97,7 +87,7 @@ def load_run_page(request: HttpRequest, run_id: int, selection: Selection) -> di
     rows, spec = list_attempt_rows(run_id), read_spec(run)
     issues = list_issues(run_id, is_brief=sum(count for _, count in count_run_issues(run)) > MAX_LISTED_ISSUES)
     result = find_result(run, rows)
-    entry = selection.entry if selection.entry != RESULT or result else ""
+    entry = "" if entry == RESULT and not result else entry
     entry = entry or choose_entry(run, rows)
     row = result if entry == RESULT else next((row for row in rows if name_attempt(row) == entry), None)
     if row is None and entry != INPUT:
@@ -105,9 +95,9 @@ def load_run_page(request: HttpRequest, run_id: int, selection: Selection) -> di
     base, shown = None, []
     if row is not None:
         base = find_bases(rows).get(row.pk)
-        shown = [row, base] if selection.is_compared and base else [row]
+        shown = [row, base] if is_compared and base else [row]
         try:
-            complete_issues(list_page(issues.get(row.pk, ()), selection.issue_page))
+            complete_issues(list_page(issues.get(row.pk, ()), issue_page))
         except EmptyPage as error:
             raise Http404 from error
     traced = read_and_trace(rows, issues, shown, has_texts=run.outputs_removed_at is None)
@@ -127,11 +117,11 @@ def load_run_page(request: HttpRequest, run_id: int, selection: Selection) -> di
             traced=traced[0].get(index),
             hidden=hidden.get(row.number),
             base=base,
-            is_compared=selection.is_compared,
+            is_compared=is_compared,
             is_alone=True,
-            issue_page=selection.issue_page,
-            view=selection.view,
-            address=selection.address_views(url, row),
+            issue_page=issue_page,
+            view=view,
+            address=_address_views(url, row, entry, is_shown_again, issue_page),
         )
     return {
         "run": run,
@@ -144,7 +134,7 @@ def load_run_page(request: HttpRequest, run_id: int, selection: Selection) -> di
         "traced": traced,
         "outline": outline,
         "head": build_head(run, outline, request, now),
-        "pane": _build_pane(run, outline, entry, attempt, selection),
+        "pane": _build_pane(run, outline, entry, attempt, view, is_shown=is_compared or is_shown_again),
         # In the place of an audit a check of the engine never stands.
         "audit_names": [*(audit.name for audit in step.audits), step.output_type] if step else (),
         "parts": _list_parts(run, row) if row else (),
@@ -153,8 +143,16 @@ def load_run_page(request: HttpRequest, run_id: int, selection: Selection) -> di
     }
 
 
+def _address_views(run_url: str, row: models.Attempt, entry: str, is_shown_again: bool, issue_page: int) -> str:
+    """What addresses of the views of an output begin with."""
+    if entry == RESULT:
+        return f"{run_url}?show={RESULT}&"
+    issues = f"issues={issue_page}&" if issue_page > 1 else ""
+    return f"{run_url}{address_attempt(row.step.index, row.number)}?{'output=1&' if is_shown_again else ''}{issues}"
+
+
 def _build_pane(
-    run: Run, outline: dict[str, Any], entry: str, attempt: dict[str, Any] | None, selection: Selection
+    run: Run, outline: dict[str, Any], entry: str, attempt: dict[str, Any] | None, view: View, *, is_shown: bool
 ) -> dict[str, Any]:
     """The selected entry: the input, the result or an attempt, with the ways to its neighbours.
 
@@ -167,15 +165,11 @@ def _build_pane(
     order = [*filter(None, [outline["result_url"]]), outline["input_url"], *(line["url"] for line in lines)]
     url = outline["result_url"] if entry == RESULT else line["url"] if line else outline["input_url"]
     place = order.index(url)
-    is_shown = entry == RESULT or selection.is_shown_again or selection.is_compared
-    if line and (line["step"], line["number"]) == (run.blocking_step, run.blocking_attempt):
-        is_shown = True
+    is_blocking = line and (line["step"], line["number"]) == (run.blocking_step, run.blocking_attempt)
     last = lines[-1] if lines else None
     shown_input = None
     if attempt is None and run.outputs_removed_at is None:
-        shown_input = view_output(
-            run.input, view=selection.view, prefix=INPUT, address=f"{url}?", download_url=f"{url}?download"
-        )
+        shown_input = view_output(run.input, view=view, prefix=INPUT, address=f"{url}?", download_url=f"{url}?download")
     return {
         "name": f"{entry}.{line['state'] if line else ''}",
         "entry": entry,
@@ -185,7 +179,9 @@ def _build_pane(
         "line": line,
         "step": outline["steps"][line["step"] - 1] if line else None,
         "sentence": _explain_outcome(attempt) if attempt else "",
-        "is_collapsed": line is not None and line["same_as"] is not None and not is_shown,
+        "is_collapsed": line is not None
+        and line["same_as"] is not None
+        and not (is_shown or is_blocking or entry == RESULT),
         "previous_url": order[place - 1] if place else "",
         "next_url": order[place + 1] if place + 1 < len(order) else "",
         "latest": last if not run.has_ended and last is not line else None,
@@ -212,7 +208,7 @@ def _explain_outcome(attempt: dict[str, Any]) -> str:
 def show_run(request: HttpRequest, run_id: int) -> HttpResponse:
     """A run with its result, the attempt that blocked it, or the latest one; ``?show=result`` selects the result."""
     entry = RESULT if request.GET.get("show") == RESULT else ""
-    return _render_page(request, run_id, Selection(entry, view=_read_view(request)))
+    return _render_page(request, run_id, entry)
 
 
 @require_safe
@@ -231,23 +227,18 @@ def show_attempt(request: HttpRequest, run_id: int, step: int, number: int) -> H
     issue_page = request.GET.get("issues", "1")
     if not re.fullmatch("[1-9][0-9]{0,5}", issue_page):
         raise Http404
-    selection = Selection(
-        f"s{step}a{number}",
-        is_compared=bool(request.GET.get("diff")),
-        is_shown_again=bool(request.GET.get("output")),
-        issue_page=int(issue_page),
-        view=_read_view(request),
-    )
-    return _render_page(request, run_id, selection)
+    asked = {"is_compared": bool(request.GET.get("diff")), "is_shown_again": bool(request.GET.get("output"))}
+    return _render_page(request, run_id, f"s{step}a{number}", **asked, issue_page=int(issue_page))
 
 
 def _read_view(request: HttpRequest) -> View:
     return parse_view(request.GET.get("view"), request.COOKIES.get("toolflow_view"))
 
 
-def _render_page(request: HttpRequest, run_id: int, selection: Selection) -> HttpResponse:
+def _render_page(request: HttpRequest, run_id: int, entry: str, **asked: Any) -> HttpResponse:
     is_alone = request.headers.get("HX-Target") == "pane"
-    context = {"is_following": not selection.entry, "is_alone": is_alone, **load_run_page(request, run_id, selection)}
+    page = load_run_page(request, run_id, entry, _read_view(request), **asked)
+    context = {"is_following": not entry, "is_alone": is_alone, **page}
     return render(request, "runs/run_pane.html" if is_alone else "runs/run_page.html", context)
 
 
@@ -285,7 +276,7 @@ def _toggle(hidden: Sequence[str], name: str) -> list[str]:
 @require_permission("runs.view_run")
 def show_all_attempts(request: HttpRequest, run_id: int) -> HttpResponse:
     """All attempts of a run below each other, to be printed and to be searched by the browser."""
-    page = load_run_page(request, run_id, Selection(INPUT, view=View.JSON))
+    page = load_run_page(request, run_id, INPUT, View.JSON)
     rows, issues, spec, (traced, same_as) = page["rows"], page["issues"], page["spec"], page["traced"]
     free, shown = MAX_SHOWN_BYTES, set()
     for row in rows:
@@ -322,7 +313,7 @@ def show_run_changes(request: HttpRequest, run_id: int) -> HttpResponse:
         return HttpResponse("Ask with ?revision=NUMBER&seen=STEP.ATTEMPT.", status=400, content_type="text/plain")
     if _fetch_current(run_id) == (int(revision), "unattended" in request.GET):
         return HttpResponse(status=204)
-    page = load_run_page(request, run_id, Selection("" if "follow" in request.GET else at, view=_read_view(request)))
+    page = load_run_page(request, run_id, "" if "follow" in request.GET else at, _read_view(request))
     head, outline, pane = page["head"], page["outline"], page["pane"]
     announcement = f"{head['badge'].word}."
     if outline["attempts"]:
