@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.contrib.auth.models import User
 from django.db.models import Case, F, OuterRef, Q, Subquery, Value, When
@@ -49,26 +49,20 @@ _MAX_ADMINISTRATORS = 5
 # Live parts
 
 
-class Part(NamedTuple):
-    """A part of a page that is replaced on its own. Parts of one ``digest`` read alike, but for passing time."""
-
-    name: str
-    digest: str
-    load: Callable[[], Mapping[str, Any]]
-    """Gives what the template of the part shows."""
+Parts = Mapping[str, tuple[object, Callable[[], Mapping[str, Any]]]]
+"""Parts of a page that are replaced on their own, by name: a value that stays the same while the part reads alike, but
+for passing time, and a function that gives what its template shows."""
 
 
-def _digest(what: object) -> str:
-    return hashlib.blake2s(repr(what).encode(), digest_size=6).hexdigest()
-
-
-def _describe_parts(page: str, parts: Sequence[Part]) -> dict[str, Any]:
-    """The context of a page with live parts, and of its updates."""
-    seen = ".".join(part.digest for part in parts)
+def _describe_parts(page: str, parts: Parts, known: Sequence[str] = ()) -> dict[str, Any]:
+    """The context of a page with live parts, and of its updates: what ``changed`` has another digest than is known."""
+    seen = [hashlib.blake2s(repr(what).encode(), digest_size=6).hexdigest() for what, _ in parts.values()]
+    loads = {name: load for name, (_, load) in parts.items()}
     return {
-        "parts": {part.name: part for part in parts},
+        "parts": loads,
+        "changed": [item for item, old, new in zip(loads.items(), known, seen, strict=False) if old != new],
         "page_name": page,
-        "live_url": f"{reverse(f'runs:{page}-live')}?seen={seen}",
+        "live_url": f"{reverse(f'runs:{page}-live')}?seen={'.'.join(seen)}",
     }
 
 
@@ -80,10 +74,8 @@ def show_changes(request: HttpRequest, page: str) -> HttpResponse:
     if not re.fullmatch(rf"[0-9a-f]{{12}}(\.[0-9a-f]{{12}}){{{len(parts) - 1}}}", seen):
         words = f"Ask with ?seen={'.'.join(['DIGEST'] * len(parts))}."
         return HttpResponse(words, status=400, content_type="text/plain")
-    changed = [part for part, known in zip(parts, seen.split("."), strict=True) if part.digest != known]
-    if not changed:
-        return HttpResponse(status=204)
-    return render(request, "runs/live_parts.html", {**_describe_parts(page, parts), "changed": changed})
+    context = _describe_parts(page, parts, seen.split("."))
+    return render(request, "runs/live_parts.html", context) if context["changed"] else HttpResponse(status=204)
 
 
 # The overview
@@ -118,7 +110,7 @@ def show_overview(request: HttpRequest) -> HttpResponse:
     return render(request, "runs/overview.html", context)
 
 
-def load_overview_parts() -> tuple[Part, ...]:
+def load_overview_parts() -> Parts:
     """The live parts of the overview. Each query reads the few rows that are shown off an index."""
     queue = fetch_queue_state(limit=MAX_SHOWN)
     columns = ("status", "cancel_requested", "revision", "started_at", "step_count", "steps_passed", "attempt_count")
@@ -127,23 +119,18 @@ def load_overview_parts() -> tuple[Part, ...]:
     failed = _fetch_failed()
     figures = _build_queue_figures(queue, Run.objects.running().order_by()[:_MAX_COUNTED].count())
     figures["scheduled"] = _format_backlog(queue, "later", "waiting")
-    return (
-        Part("notice", _digest(queue.is_unattended), lambda: {"has_no_worker": queue.is_unattended}),
-        Part(
-            "failures",
-            _digest([run.pk for run in failed]),
-            lambda: {"causes": list_causes(failed), "failed": failed},
-        ),
-        Part(
-            "running",
-            _digest([(run.pk, run.revision) for run in running]),
+    return {
+        "notice": (queue.is_unattended, lambda: {"has_no_worker": queue.is_unattended}),
+        "failures": ([run.pk for run in failed], lambda: {"causes": list_causes(failed), "failed": failed}),
+        "running": (
+            [(run.pk, run.revision) for run in running],
             lambda: {
                 "runs": [(run, STATES[find_run_state(run)]) for run in running[:MAX_RUNNING]],
                 "has_more": len(running) > MAX_RUNNING,
             },
         ),
-        Part("queue", _digest(figures), lambda: figures),
-    )
+        "queue": (figures, lambda: figures),
+    }
 
 
 def _build_queue_figures(queue: QueueState, running: int = 0) -> dict[str, Any]:
@@ -345,7 +332,7 @@ def show_workers(request: HttpRequest) -> HttpResponse:
     return render(request, "runs/workers.html", context)
 
 
-def load_worker_parts() -> tuple[Part, ...]:
+def load_worker_parts() -> Parts:
     """The live parts of the page of workers."""
     queue = fetch_queue_state(limit=MAX_SHOWN)
     figures = {
@@ -362,14 +349,11 @@ def load_worker_parts() -> tuple[Part, ...]:
         }
         for worker in queue.workers
     ]
-    return (
-        Part("notice", _digest(queue.is_unattended), lambda: {"has_no_worker": queue.is_unattended}),
-        Part("figures", _digest(figures), lambda: figures),
-        Part("table", _digest(rows), lambda: {"workers": rows}),
-    )
+    return {
+        "notice": (queue.is_unattended, lambda: {"has_no_worker": queue.is_unattended}),
+        "figures": (figures, lambda: figures),
+        "table": (rows, lambda: {"workers": rows}),
+    }
 
 
-PARTS: Mapping[str, Callable[[], tuple[Part, ...]]] = {
-    "overview": load_overview_parts,
-    "workers": load_worker_parts,
-}
+PARTS: Mapping[str, Callable[[], Parts]] = {"overview": load_overview_parts, "workers": load_worker_parts}
