@@ -16,6 +16,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
 from django_htmx.http import HttpResponseClientRedirect
 
 _Arguments = ParamSpec("_Arguments")
@@ -57,6 +58,11 @@ def require_permission(*permissions: str) -> Callable[[_View[_Arguments]], _View
         return guarded
 
     return decorate
+
+
+def require_viewer(view: _View[_Arguments]) -> _View[_Arguments]:
+    """A page, asked for by GET or HEAD, for all who may see runs."""
+    return require_safe(require_permission("runs.view_run")(view))
 
 
 def require_sign_in(view: _View[_Arguments]) -> _View[_Arguments]:

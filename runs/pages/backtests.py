@@ -13,7 +13,7 @@ from django.db.models import Q
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_POST
 
 from flows.engine.backtest import find_untestable
 from flows.engine.backtest_result import AuditChange, BacktestKind
@@ -35,7 +35,7 @@ from runs.filter_fields import parse_run_number
 from runs.formatting import format_count, format_duration
 from runs.history.texts import cut_text, show_invisible
 from runs.models import Attempt, Backtest, BacktestRun, Step, Worker
-from runs.pages.access import get_user, refuse, require_permission
+from runs.pages.access import get_user, refuse, require_permission, require_viewer
 from runs.pages.addresses import Pager, read_exact_filters
 from runs.pages.attempts import quote_value
 from runs.pages.badges import SEVERITIES, STATES, Badge
@@ -134,8 +134,7 @@ def stop(request: HttpRequest, backtest_id: int) -> HttpResponse:
 # One backtest
 
 
-@require_safe
-@require_permission("runs.view_run")
+@require_viewer
 def show_backtest(request: HttpRequest, backtest_id: int) -> HttpResponse:
     """One backtest; ``?kind=`` lists the runs that differ in one way, ``?before=`` those before a run.
 
@@ -149,8 +148,7 @@ def show_backtest(request: HttpRequest, backtest_id: int) -> HttpResponse:
     return render(request, "runs/backtest.html", {**load_backtest_page(backtest, request.GET), "is_update": False})
 
 
-@require_safe
-@require_permission("runs.view_run")
+@require_viewer
 def show_changes(request: HttpRequest, backtest_id: int) -> HttpResponse:
     """What a page with the revision ``seen`` has to change. 204 if nothing has."""
     backtest = _load(backtest_id)

@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_POST
 
 from flows.providers import is_simulated
 from runs.audit_log.events import AuditAction, log_audit_event
@@ -26,7 +26,7 @@ from runs.filter_fields import parse_run_number
 from runs.filters import RunFilters, fetch_newest_run_number
 from runs.formatting import format_cost, format_count, format_plural
 from runs.models import BulkAction, BulkKind, Worker, WorkState
-from runs.pages.access import refuse, require_permission
+from runs.pages.access import refuse, require_permission, require_viewer
 from runs.pages.addresses import link_runs, read_exact_filters
 from runs.pages.badges import STATES, Badge
 
@@ -148,8 +148,7 @@ def _ask(request: HttpRequest, kind: BulkKind, choice: dict[str, Any], *, proble
     return render(request, "runs/bulk_confirm.html", context, status=422 if problem else 200)
 
 
-@require_safe
-@require_permission("runs.view_run")
+@require_viewer
 def show_bulk_actions(request: HttpRequest) -> HttpResponse:
     """The last bulk actions."""
     actions = BulkAction.objects.select_related("asked_by").defer("notes", "run_ids")[:MAX_LISTED]
@@ -157,15 +156,13 @@ def show_bulk_actions(request: HttpRequest) -> HttpResponse:
     return render(request, "runs/bulk_list.html", {"rows": rows})
 
 
-@require_safe
-@require_permission("runs.view_run")
+@require_viewer
 def show_bulk_action(request: HttpRequest, action_id: int) -> HttpResponse:
     """One bulk action; the page keeps itself up to date until it has ended."""
     return _render_action(request, _load_action(action_id), shows_notes=True)
 
 
-@require_safe
-@require_permission("runs.view_run")
+@require_viewer
 def show_bulk_changes(request: HttpRequest, action_id: int) -> HttpResponse:
     """What a page with the revision ``seen`` has to change. 204 if nothing has."""
     action = _load_action(action_id)

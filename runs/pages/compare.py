@@ -9,7 +9,6 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
-from django.views.decorators.http import require_safe
 
 from flows.engine.differences import compare_specs, summarise_changes
 from flows.engine.errors import SpecError
@@ -20,7 +19,7 @@ from runs.formatting import format_count
 from runs.history.output_diff import compare_outputs
 from runs.history.output_view import View, parse_view
 from runs.models import Run
-from runs.pages.access import require_permission
+from runs.pages.access import require_viewer
 from runs.pages.badges import STATES, Badge, count_run_issues, find_run_state
 from runs.pages.compare_steps import compare_amounts, compare_figures, compare_steps
 from runs.pages.run_head import measure_run
@@ -85,8 +84,7 @@ def _read_spec(run: Run) -> FlowSpec | None:
         return None
 
 
-@require_safe
-@require_permission("runs.view_run")
+@require_viewer
 def show_comparison(request: HttpRequest) -> HttpResponse:
     """Runs ``a`` and ``b`` side by side, in either order; with one of them or none a page to choose the rest.
 

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
-from django.views.decorators.http import require_safe
 
 from flows.engine.history import Severity
 from runs.documents.loading import WHOLE, dump_without_addresses, load_attempt, load_run
 from runs.documents.run import RunParts
 from runs.exports.formats import CONTENT_TYPES
 from runs.exports.streaming import RETRY_AFTER_SECONDS, TooManyFilesError, export_runs
-from runs.pages.access import refuse, require_permission
+from runs.pages.access import refuse, require_viewer
 from runs.pages.addresses import read_exact_filters
 
 NOT_EXPORTED = "Nothing was exported"
 WRONG_ROWS = "The address has filters that are not valid, so the file would hold the wrong rows."
 
 
-@require_safe
-@require_permission("runs.view_run")
+@require_viewer
 def export_list(request: HttpRequest, format: str) -> HttpResponseBase:
     """All runs that match the filters of the address, as a file; ``?with=attempts`` brings their whole history.
 
@@ -47,8 +45,7 @@ def refuse_for_now(request: HttpRequest, error: TooManyFilesError) -> HttpRespon
     return page
 
 
-@require_safe
-@require_permission("runs.view_run")
+@require_viewer
 def show_run_document(request: HttpRequest, run_id: int) -> JsonResponse:
     """The run as JSON; ``?min_severity=`` filters issues, ``?attempts=final`` leaves out earlier attempts."""
     severity, attempts = request.GET.get("min_severity", "low"), request.GET.get("attempts", "all")
@@ -62,8 +59,7 @@ def show_run_document(request: HttpRequest, run_id: int) -> JsonResponse:
     return JsonResponse(dump_without_addresses(run), json_dumps_params={"indent": 2})
 
 
-@require_safe
-@require_permission("runs.view_run")
+@require_viewer
 def show_attempt_document(request: HttpRequest, run_id: int, step: int, number: int) -> JsonResponse:
     """One attempt as JSON, whole, as a download."""
     attempt = load_attempt(run_id, step, number, None, WHOLE)

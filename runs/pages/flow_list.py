@@ -14,11 +14,10 @@ from django.db.models import OuterRef, Subquery
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
-from django.views.decorators.http import require_safe
 
 from flows.models import Flow
 from runs.models import DailyRuns, Run
-from runs.pages.access import require_permission
+from runs.pages.access import require_viewer
 from runs.pages.badges import STATES, find_run_state
 from runs.pages.flow_figures import OF_FLOW, list_cells, plot_sparkline
 from runs.statistics.sums import Period, RunSums, last_days, sum_by_slot
@@ -28,8 +27,7 @@ DAYS = 30
 _COLUMNS = ("runs", "succeeded", "accepted", "cancelled", "first_time", "cost", "unpriced", "total_tokens")
 
 
-@require_safe
-@require_permission("runs.view_run")
+@require_viewer
 def show_flows(request: HttpRequest) -> HttpResponse:
     """All flows, with how their runs of the last 30 days went."""
     last = Run.objects.filter(flow=OuterRef("pk")).order_by("-created_at", "-pk").values("pk")[:1]

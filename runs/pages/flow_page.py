@@ -17,7 +17,6 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_safe
 
 from flows.engine.backtest_result import BacktestReason
 from flows.models import Flow, FlowVersion
@@ -27,7 +26,7 @@ from runs.backtests.totals import Totals, WithoutAudit, format_retries
 from runs.filter_fields import shorten
 from runs.formatting import NOTHING, format_cost, format_count, format_plural, format_share
 from runs.models import Backtest, DailyRuns, Run, Worker
-from runs.pages.access import require_permission
+from runs.pages.access import require_viewer
 from runs.pages.addresses import build_issues_url, link_runs
 from runs.pages.flow_figures import (
     OF_VERSION,
@@ -61,8 +60,7 @@ PERIODS: Mapping[str, tuple[str, int, int]] = {
 _MAX_NAMED = 3
 
 
-@require_safe
-@require_permission("runs.view_run")
+@require_viewer
 def show_flow(request: HttpRequest, flow_name: str) -> HttpResponse:
     """What one flow does and how its runs went."""
     return render(request, "runs/flow.html", load_flow_page(fetch_flow(flow_name), request.GET, timezone.now()))

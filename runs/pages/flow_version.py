@@ -15,7 +15,6 @@ from django.db.models import Sum
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, render
 from django.utils import timezone
-from django.views.decorators.http import require_safe
 
 from flows.engine.differences import compare_specs, summarise_changes
 from flows.engine.errors import SpecError
@@ -25,7 +24,7 @@ from runs.backtests.predictions import load_prediction
 from runs.formatting import format_duration, format_plural
 from runs.history.texts import cut_text
 from runs.models import DailyRuns, DailySteps
-from runs.pages.access import require_permission
+from runs.pages.access import require_viewer
 from runs.pages.addresses import link_runs
 from runs.pages.badges import SEVERITIES
 from runs.pages.flow_figures import OF_VERSION, list_cells
@@ -227,8 +226,7 @@ def fetch_flow(name: str) -> Flow:
     return get_object_or_404(Flow.objects.select_related("live_version").only(*columns), name=name)
 
 
-@require_safe
-@require_permission("runs.view_run")
+@require_viewer
 def show_version(request: HttpRequest, flow_name: str, number: int) -> HttpResponse:
     """One version of a flow: what it does, what it changed, and its figures of the last 12 months."""
     flow = fetch_flow(flow_name)
@@ -258,8 +256,7 @@ def show_version(request: HttpRequest, flow_name: str, number: int) -> HttpRespo
     return render(request, "runs/flow_version.html", context)
 
 
-@require_safe
-@require_permission("runs.view_run")
+@require_viewer
 def show_version_document(request: HttpRequest, flow_name: str, number: int) -> JsonResponse:
     """The definition of one version as JSON."""
     version = get_object_or_404(FlowVersion.objects.only("spec"), flow__name=flow_name, number=number)

@@ -14,7 +14,6 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_safe
 
 from flows.engine.history import Severity
 from flows.engine.json_values import dump_json
@@ -43,7 +42,7 @@ from runs.issue_groups import (
     trace_issues,
 )
 from runs.models import Run
-from runs.pages.access import require_permission
+from runs.pages.access import require_viewer
 from runs.pages.badges import SEVERITIES, STATES, Badge
 from runs.pages.flow_figures import plot_sparkline
 from runs.pages.run_list import list_chips, list_problems
@@ -75,8 +74,7 @@ Card = Sequence[IssueGroup]
 """The groups of one audit of a step, or of one code of ToolFlow's own."""
 
 
-@require_safe
-@require_permission("runs.view_run")
+@require_viewer
 def show_issues(request: HttpRequest) -> HttpResponse:
     """Groups of issues; with ``of``, the issues of one: a page of its own, or the part that a group opens to."""
     if "of" in request.GET:

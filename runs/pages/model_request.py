@@ -10,7 +10,6 @@ from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
-from django.views.decorators.http import require_safe
 
 from flows.engine import history as engine
 from flows.engine import prompt
@@ -24,7 +23,7 @@ from runs.history.issue_links import address_attempt, anchor_attempt, find_hidde
 from runs.history.json_lines import list_json, list_text
 from runs.history.output_view import parse_view, view_output, view_text
 from runs.history.texts import show_invisible
-from runs.pages.access import require_permission
+from runs.pages.access import require_viewer
 from runs.pages.attempts import read_spec
 from runs.stored_history import read_issue
 
@@ -164,8 +163,7 @@ def load_call_history(row: models.Attempt) -> tuple[Expected | None, dict[str, A
     return expected, find_hidden_issues(spec, index, [*earlier, row], issues).get(row.number)
 
 
-@require_safe
-@require_permission("runs.view_run")
+@require_viewer
 def show_attempt_part(request: HttpRequest, run_id: int, step: int, number: int, part: str) -> HttpResponse:
     """What the model saw, the step's input or the raw output: folded away on the run page, read when opened.
 

@@ -26,7 +26,7 @@ from runs.formatting import NOTHING, format_age, format_cost, format_count, form
 from runs.history.issue_links import address_attempt, address_issue, name_issue
 from runs.history.texts import SHORT_TEXT, cut_text
 from runs.models import Attempt, Issue, Run, RunStatus
-from runs.pages.access import require_permission
+from runs.pages.access import require_permission, require_viewer
 from runs.pages.addresses import build_issues_url, link_runs
 from runs.pages.badges import SEVERITIES, STATES, find_run_state
 from runs.pages.flow_figures import plot_sparkline
@@ -66,8 +66,7 @@ def _describe_parts(page: str, parts: Parts, known: Sequence[str] = ()) -> dict[
     }
 
 
-@require_safe
-@require_permission("runs.view_run")
+@require_viewer
 def show_changes(request: HttpRequest, page: str) -> HttpResponse:
     """The parts of ``page`` that changed since those that ``?seen`` names by their digests; 204 if none did."""
     parts, seen = PARTS[page](), request.GET.get("seen", "")
@@ -324,8 +323,7 @@ def _format_day(sums: RunSums | None, *, by_cost: bool) -> str:
 # Workers
 
 
-@require_safe
-@require_permission("runs.view_run")
+@require_viewer
 def show_workers(request: HttpRequest) -> HttpResponse:
     """The workers, the queue and the model providers."""
     context = {**_describe_parts("workers", load_worker_parts()), "providers": describe_providers()}

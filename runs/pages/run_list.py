@@ -20,7 +20,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_POST
 
 from flows.models import Flow
 from runs.facets import list_known_values
@@ -32,7 +32,7 @@ from runs.history.texts import show_invisible
 from runs.models import Attempt, Priority, Run, RunStatus, SavedView, Step
 from runs.models.run import ENDED
 from runs.models.saved_view import MAX_VIEWS, NameTakenError, TooManyViewsError, parse_name
-from runs.pages.access import require_permission
+from runs.pages.access import require_permission, require_viewer
 from runs.pages.addresses import link_runs, paginate, parse_paging
 from runs.pages.badges import SEVERITIES, STATES, count_run_issues, find_run_state
 from runs.search import Excerpt, find_excerpts, parse_search
@@ -54,8 +54,7 @@ LAID_OUT = frozenset(
 """Filters whose fields the template lays out; all others get a choice, or a field for text."""
 
 
-@require_safe
-@require_permission("runs.view_run")
+@require_viewer
 def show_runs(request: HttpRequest) -> HttpResponse:
     """The list of runs. A search for the number of a run leads to that run, if nothing is to be reported first."""
     page = load_run_list(request.GET, timezone.now())
@@ -316,8 +315,7 @@ def delete_view(request: HttpRequest, view_id: int) -> HttpResponseRedirect:
     return HttpResponseRedirect(link_runs(view.query))
 
 
-@require_safe
-@require_permission("runs.view_run")
+@require_viewer
 def show_known_values(request: HttpRequest) -> HttpResponse:
     """Values that runs have, which the fields of the filters suggest."""
     return render(request, "runs/filter_values.html", {"known": list_known_values().items()})

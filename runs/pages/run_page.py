@@ -16,7 +16,6 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_safe
 
 from runs import models
 from runs.formatting import format_plural
@@ -32,7 +31,7 @@ from runs.history.lifecycle import Mark
 from runs.history.output_view import View, parse_view, view_output
 from runs.history.texts import show_invisible
 from runs.models import Issue, Run, RunStatus
-from runs.pages.access import require_permission
+from runs.pages.access import require_viewer
 from runs.pages.addresses import build_issues_url
 from runs.pages.attempts import (
     Traced,
@@ -203,16 +202,14 @@ def _explain_outcome(attempt: dict[str, Any]) -> str:
     return ""
 
 
-@require_safe
-@require_permission("runs.view_run")
+@require_viewer
 def show_run(request: HttpRequest, run_id: int) -> HttpResponse:
     """A run with its result, the attempt that blocked it, or the latest one; ``?show=result`` selects the result."""
     entry = RESULT if request.GET.get("show") == RESULT else ""
     return _render_page(request, run_id, entry)
 
 
-@require_safe
-@require_permission("runs.view_run")
+@require_viewer
 def show_attempt(request: HttpRequest, run_id: int, step: int, number: int) -> HttpResponse:
     """A run with one of its attempts; that of step 0 is its input.
 
@@ -272,8 +269,7 @@ def _toggle(hidden: Sequence[str], name: str) -> list[str]:
     return [other for other in _HIDEABLE if (other in hidden) != (other == name)]
 
 
-@require_safe
-@require_permission("runs.view_run")
+@require_viewer
 def show_all_attempts(request: HttpRequest, run_id: int) -> HttpResponse:
     """All attempts of a run below each other, to be printed and to be searched by the browser."""
     page = load_run_page(request, run_id, INPUT, View.JSON)
@@ -297,8 +293,7 @@ def show_all_attempts(request: HttpRequest, run_id: int) -> HttpResponse:
     return render(request, "runs/run_attempts.html", {**page, "steps": steps})
 
 
-@require_safe
-@require_permission("runs.view_run")
+@require_viewer
 def show_run_changes(request: HttpRequest, run_id: int) -> HttpResponse:
     """What changed since ``revision`` for a reader who has ``at`` selected; 204 if nothing did.
 

@@ -14,7 +14,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_POST
 
 from flows.engine.json_values import dump_json
 from runs.filter_fields import parse_run_number, shorten
@@ -22,7 +22,7 @@ from runs.formatting import format_age, format_duration
 from runs.history.texts import cut_text
 from runs.models import DeliveryState, WebhookDelivery, WebhookEndpoint, WebhookTry
 from runs.models.webhook import hide_path
-from runs.pages.access import require_permission
+from runs.pages.access import require_permission, require_viewer
 from runs.pages.addresses import paginate, parse_paging
 from runs.pages.badges import Badge
 from runs.paging import Stream, scan
@@ -48,8 +48,7 @@ BADGES: Mapping[str, Badge] = {
 }
 
 
-@require_safe
-@require_permission("runs.view_run")
+@require_viewer
 def show_deliveries(request: HttpRequest) -> HttpResponse:
     """The endpoints, for those who may see them, and the deliveries: ``state``, ``run``, ``before`` and ``after``.
 
@@ -114,8 +113,7 @@ def find_state(delivery: WebhookDelivery, now: datetime) -> str:
     return "retrying" if delivery.round else "waiting"
 
 
-@require_safe
-@require_permission("runs.view_run")
+@require_viewer
 def show_delivery(request: HttpRequest, delivery_id: int) -> HttpResponse:
     """One delivery with its tries. Asked for with ``?seen=`` only what changes, or 204 if nothing has."""
     delivery, now = _fetch_delivery(delivery_id), timezone.now()
