@@ -25,8 +25,7 @@ def build_issues_url(flow: str = "", **filters: object) -> str:
     """The issues of a flow, by its name, with further filters; empty ones are left out."""
     names = ("version", "audit", "code", "step", "severity", "period")
     named = {"flow": flow, **{name: filters.get(name) for name in names}}
-    query = urlencode({name: value for name, value in named.items() if value})
-    return reverse("runs:issues") + (f"?{query}" if query else "")
+    return reverse("runs:issues", query={name: value for name, value in named.items() if value})
 
 
 def read_exact_filters(query: Mapping[str, str], *, others: Collection[str] = ()) -> tuple[RunFilters, tuple[str, ...]]:

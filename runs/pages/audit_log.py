@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from typing import Any
-from urllib.parse import urlencode
 
 from django import forms
 from django.core.validators import MaxValueValidator, MinValueValidator
@@ -91,8 +90,7 @@ class FilterForm(forms.Form):
 
     def build_url(self, view: str = "runs:trail", **position: int) -> str:
         """An address with these filters."""
-        query = urlencode({**self.list_values(), **position})
-        return f"{reverse(view)}?{query}" if query else reverse(view)
+        return reverse(view, query={**self.list_values(), **position})
 
 
 def _begin(day: date | None, *, days: int = 0) -> datetime | None:

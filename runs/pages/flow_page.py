@@ -11,7 +11,6 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import partial
 from typing import Any
-from urllib.parse import urlencode
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -163,12 +162,11 @@ def parse_flow_query(query: Mapping[str, str], versions: Collection[int]) -> tup
     return asked, problems
 
 
-def build_flow_url(flow: Flow, asked: Mapping[str, str], anchor: str = "", **changes: str) -> str:
+def build_flow_url(flow: Flow, asked: Mapping[str, str], anchor: str | None = None, **changes: str) -> str:
     """The address of the page as it is, with ``changes``."""
     values = {**asked, **changes}
-    query = urlencode({name: values[name] for name in NAMES if values[name] != DEFAULTS.get(name, "")})
-    address = reverse("runs:flow", args=[flow.name])
-    return f"{address}{f'?{query}' if query else ''}{f'#{anchor}' if anchor else ''}"
+    query = {name: values[name] for name in NAMES if values[name] != DEFAULTS.get(name, "")}
+    return reverse("runs:flow", args=[flow.name], query=query, fragment=anchor)
 
 
 def build_period(name: str, today: date) -> Period:

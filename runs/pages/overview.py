@@ -62,7 +62,7 @@ def _describe_parts(page: str, parts: Parts, known: Sequence[str] = ()) -> dict[
         "parts": loads,
         "changed": [item for item, old, new in zip(loads.items(), known, seen, strict=False) if old != new],
         "page_name": page,
-        "live_url": f"{reverse(f'runs:{page}-live')}?seen={'.'.join(seen)}",
+        "live_url": reverse(f"runs:{page}-live", query={"seen": ".".join(seen)}),
     }
 
 

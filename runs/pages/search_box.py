@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import islice
-from urllib.parse import urlencode
 
 from django.contrib.auth.models import AnonymousUser, User
 from django.db.models import Q
@@ -61,7 +60,7 @@ def show_search(request: HttpRequest) -> HttpResponse:
     if text and request.user.has_perm("runs.view_run"):
         runs = _find_run(text)
         searches: list[Hit] = [
-            (f"Search {what} for", f"“{text}”", f"{reverse(name)}?{urlencode({'q': text})}", "magnifying-glass")
+            (f"Search {what} for", f"“{text}”", reverse(name, query={"q": text}), "magnifying-glass")
             for what, name in (("runs", "runs:list"), ("issues", "runs:issues"))
         ]
         groups = [("Runs", runs), ("Flows", _find_flows(text)), *groups, ("Search", searches)]

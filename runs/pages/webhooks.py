@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
-from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.db.models import F
@@ -67,7 +66,7 @@ def show_deliveries(request: HttpRequest) -> HttpResponse:
 
     def build_url(**changes: Any) -> str:
         values = {name: value for name, value in {**filters, **changes}.items() if value}
-        return reverse("runs:webhooks") + (f"?{urlencode(values)}" if values else "")
+        return reverse("runs:webhooks", query=values)
 
     stream = Stream(WebhookDelivery.objects.filter(**filters), time="")
     found = scan([stream], limit=PAGE_SIZE + 1, before=before, after=after)
