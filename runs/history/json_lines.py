@@ -177,11 +177,11 @@ def list_json(value: Any, *, max_lines: int = MAX_LINES, max_characters: int = M
     return _collect(_write_value(value, max_characters), max_lines, max_characters)
 
 
-def list_text(text: str, *, max_lines: int = MAX_LINES, max_characters: int = MAX_CHARACTERS) -> Listing:
+def list_text(text: str, *, max_characters: int = MAX_CHARACTERS) -> Listing:
     """Lay out plain text as lines; invisible characters are shown by their code."""
     rows = text[: max_characters + 1].expandtabs(4).replace("\r\n", "\n").split("\n")
     lines = (Line(0, ShownText(), ShownText(show_invisible(row))) for row in rows)
-    return _collect(lines, max_lines, max_characters)
+    return _collect(lines, MAX_LINES, max_characters)
 
 
 def list_compact(value: Any, most: int) -> ShownText:

@@ -15,9 +15,9 @@ from runs.statistics.sums import TITLES, Use, is_by_cost, measure_uses, split_bi
 def bill_run(calls: Sequence[tuple[int, str, TokenUsage | None]], open_steps: Collection[int]) -> dict[str, Any] | None:
     """Split the usage of the calls of a run, each given as its step, its state and what it used; None without retries.
 
-    Steps that are ``open_steps`` may still pass. What still runs is taken for a try of its step. ``used`` is what first
-    attempts, retries of steps that passed in the end, and retries of steps that did not used; ``parts`` are these three
-    as text, with their places on the bar. ``notes`` say what the numbers leave out or count in.
+    Steps that are ``open_steps`` may still pass. What still runs is taken for a try of its step. ``parts`` are what
+    first attempts, retries of steps that passed in the end, and retries of steps that did not used, as text, with their
+    places on the bar; ``spent`` is what the retries cost. ``notes`` say what the numbers leave out or count in.
     """
     kinds = classify_attempts([call[:2] for call in calls])
     tries = [state == "running" or state in COUNTED for _, state, _ in calls]
@@ -42,8 +42,8 @@ def bill_run(calls: Sequence[tuple[int, str, TokenUsage | None]], open_steps: Co
     }
     by_cost = is_by_cost(used.values())
     return {
-        "used": used,
         "is_by_cost": by_cost,
+        "spent": sum((used[kind].cost or Decimal(0) for kind in (USEFUL, WASTED)), Decimal(0)),
         "sentence": _sum_up(used, by_cost=by_cost, is_reported=is_reported, is_open=is_open),
         "notes": [words for words, holds in notes.items() if holds],
         "parts": _list_rows(used, kinds, is_open=is_open),

@@ -18,7 +18,7 @@ from runs import formatting
 from runs.history.retry_cost import bill_run
 from runs.history.texts import MAX_SENTENCE_LENGTH, cut_text, show_invisible
 from runs.models import Priority, Run, RunStatus
-from runs.pages.badges import STATES, find_run_state, list_counts
+from runs.pages.badges import STATES, IssueCounts, find_run_state, list_counts
 from runs.retention.policy import effective_policy
 from runs.statistics.queue_state import runs_without_worker
 
@@ -67,10 +67,16 @@ def build_head(run: Run, outline: dict[str, Any], request: HttpRequest, now: dat
         for one in step["attempts"]
     ]
     cost = bill_run(calls, {step["index"] for step in outline["steps"] if step["state"] in ("running", "retrying")})
+    seconds = measure_run(run, now)
+    is_ticking = seconds is not None and not run.has_ended
     return {
         **shown,
         "fingerprint": hashlib.blake2b(repr((shown, facts)).encode(), digest_size=6).hexdigest(),
-        "figures": _list_figures(run, outline, cost, measure_run(run, now)),
+        "duration": formatting.format_elapsed(seconds or 0.0) if is_ticking else formatting.format_duration(seconds),
+        # A script counts on from there.
+        "seconds": f"{seconds:.2f}" if is_ticking else "",
+        "issues_left": _count_left(outline),
+        "fixed": sum(len(issues) for step in outline["steps"] for issues in step["issues"].fixed.values()),
         "retry_cost": cost,
         "curl": None if is_removed else build_curl_command(address, run.flow.name, run.version.number, run.input),
         "keeps_outputs": "" if days is None else formatting.format_plural(days, "day"),
@@ -88,66 +94,28 @@ def _describe_accepted(run: Run, outline: dict[str, Any]) -> str:
 def _describe_success(run: Run, outline: dict[str, Any]) -> dict[str, Any] | None:
     """What happened in a run that succeeded, as far as its rows say it; None for other runs.
 
-    ``retried`` has names of steps with their attempts, and ``left`` a sentence about issues that are left.
+    ``retried`` has names of steps with their attempts, ``left`` is how many issues are left, some ``in_result``.
     """
     if not outline["result_url"]:
         return None
     retried = [(str(cut_text(step["name"], 60)), step["tries"]) for step in outline["steps"] if step["tries"] > 1]
-    last = [step["last"] for step in outline["steps"] if step["last"]]
-    whole = sum(count for attempt in last for _, count in attempt["counts"])
-    in_result = sum(count for _, count in last[-1]["counts"])
-    left = ""
-    if whole:
-        where = f", {formatting.format_count(in_result)} of them in the result" if in_result else " in earlier steps"
-        where = " in the result" if in_result == whole else where
-        left = f"{formatting.format_plural(whole, 'issue')} {'is' if whole == 1 else 'are'} left{where}."
+    last = next(step["last"] for step in reversed(outline["steps"]) if step["last"])
     return {
         "steps": len(outline["steps"]),
         "retries": sum(count - 1 for _, count in retried),
         "retried": retried[:MAX_NAMED_STEPS],
         "more_retried": max(len(retried) - MAX_NAMED_STEPS, 0),
-        "left": left,
+        "left": sum(count for _, count in _count_left(outline)),
+        "in_result": sum(count for _, count in last["counts"]),
     }
 
 
-def _list_figures(
-    run: Run, outline: dict[str, Any], cost: dict[str, Any] | None, seconds: float | None
-) -> list[dict[str, Any]]:
-    count = formatting.format_count
-    is_ticking = seconds is not None and not run.has_ended
-    retries = f"{count(run.retry_count)} {'retry' if run.retry_count == 1 else 'retries'}"
-    cached = f", {count(run.cached_tokens)} cached" if run.cached_tokens else ""
-    reasoning = f", {count(run.reasoning_tokens)} reasoning" if run.reasoning_tokens else ""
-    price_note = "simulated" if run.is_simulated else ""
-    if run.unpriced_count and not run.is_simulated:
-        price_note = f"{formatting.format_plural(run.unpriced_count, 'attempt')} unpriced"
-    elif cost is not None and cost["is_by_cost"]:
-        spent = sum((part.cost or Decimal(0) for name, part in cost["used"].items() if name != "first"), Decimal(0))
-        price_note = f"{formatting.format_cost(spent)} retries"
+def _count_left(outline: dict[str, Any]) -> IssueCounts:
+    """The issues of the attempts that count, by severity."""
     left: Counter[str] = Counter()
     for step in outline["steps"]:
         left.update({badge.tone: count for badge, count in (step["last"]["counts"] if step["last"] else ())})
-    fixed = sum(len(issues) for step in outline["steps"] for issues in step["issues"].fixed.values())
-    shown = list_counts(left)
-    length = formatting.format_elapsed(seconds or 0.0) if is_ticking else formatting.format_duration(seconds)
-    tokens = f"in{cached} · {count(run.completion_tokens)} out{reasoning}"
-    figures = (
-        ("Steps", str(run.steps_passed), f"of {run.step_count} passed"),
-        ("Attempts", count(run.attempt_count), retries if run.retry_count else ""),
-        ("Duration", length, f"{outline['queued']} queued" if outline["queued"] else ""),
-        ("Tokens", count(run.prompt_tokens), tokens),
-        ("Cost", formatting.format_cost(run.cost, run.unpriced_count), price_note),
-        ("Issues left", "" if shown else "None", f"{count(fixed)} fixed" if fixed else ""),
-    )
-    more = {
-        # Left out where there is little room.
-        "Steps": {"is_minor": True},
-        "Tokens": {"is_minor": True},
-        # A script counts on from there.
-        "Duration": {"seconds": f"{seconds:.2f}" if is_ticking else ""},
-        "Issues left": {"counts": shown},
-    }
-    return [{"term": term, "value": value, "note": note, **more.get(term, {})} for term, value, note in figures]
+    return list_counts(left)
 
 
 def view_waiting(run: Run, now: datetime) -> dict[str, Any] | None:
