@@ -67,10 +67,12 @@ Marks = dict[str, Any]
 the names of all their ``severities``."""
 
 
-def place_marks(marks: Iterable[Mark], places: Mapping[str, Any], partial: Collection[str] = ()) -> dict[str, str]:
-    """Mark the places that issues point at, or else their nearest parents; gives the id to link to for each issue.
+def place_marks(
+    marks: Iterable[Mark], places: Mapping[str, Any], partial: Collection[str] = ()
+) -> tuple[dict[str, str], list[tuple[Any, Marks]]]:
+    """The id to link to for each issue, and the places that issues point at with their marks.
 
-    A place is a line, a cell or a table: ``marks`` are set on it.
+    A place is a line, a cell or a table; without one for its own pointer an issue is marked at the nearest parent.
     ``partial`` are the pointers of what is not shown whole: what else is in there has no place. Nor have ``""`` (the
     whole value) and text that is no pointer.
     """
@@ -85,13 +87,14 @@ def place_marks(marks: Iterable[Mark], places: Mapping[str, Any], partial: Colle
             place = places[nearest]
             placed.setdefault(id(place), (place, []))[1].append(mark)
     anchors: dict[str, str] = {}
+    marked = []
     for place, own in placed.values():
         shown, others = tuple(own[:MAX_LINE_MARKS]), own[MAX_LINE_MARKS:]
         severities = " ".join(sorted({mark.severity for mark in own}))
         more = {"more": len(others), "more_id": others[0].issue_id if others else ""}
-        place.marks = {"shown": shown, "severities": severities, **more}
+        marked.append((place, {"shown": shown, "severities": severities, **more}))
         anchors |= {mark.issue_id: mark.id for mark in shown} | {mark.issue_id: shown[0].id for mark in others}
-    return anchors
+    return anchors, marked
 
 
 class Change(StrEnum):
@@ -169,7 +172,10 @@ class Listing:
 
     def mark(self, marks: Iterable[Mark]) -> dict[str, str]:
         """Put marks on the lines; gives the id to link to for each issue that has a line."""
-        return place_marks(marks, self.places, self.places if self.is_cut else ())
+        anchors, marked = place_marks(marks, self.places, self.places if self.is_cut else ())
+        for line, own in marked:
+            line.marks = own
+        return anchors
 
 
 def list_json(value: Any, *, max_lines: int = MAX_LINES, max_characters: int = MAX_CHARACTERS) -> Listing:

@@ -5,14 +5,13 @@ A view is a bounded piece of a value of any size, with the issues that point at 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import islice
 from typing import Any
 
 from flows.engine.json_values import format_pointer
-from runs.history.json_lines import Mark, Marks, list_compact, list_json, list_text, place_marks
+from runs.history.json_lines import Mark, list_compact, list_json, list_text, place_marks
 from runs.history.texts import ShownText, cut_text, show_invisible
 
 MAX_LINES = 1_000
@@ -51,66 +50,14 @@ class View(StrEnum):
 _TITLES = {View.TEXT: "Text", View.TABLE: "Table", View.JSON: "JSON"}
 
 
-@dataclass(slots=True)
-class Value:
-    """One value in one line, in a table or in a line of text with its ``key``.
+Value = dict[str, Any]
+"""One value in one line, in a table or in a line of text with its ``key``: its ``text`` and its ``pointer``.
 
-    ``is_data`` says that it is no text: a number, ``true``, ``null``, or JSON.
-    """
-
-    text: ShownText | None
-    """None in a table where the object lacks the column."""
-    pointer: str = ""
-    is_data: bool = False
-    is_number: bool = False
-    key: ShownText | None = None
-    """None where the label of the line is the key."""
-    separator: str = ""
-    is_marked: bool = False
-    """Whether an issue points at this very value."""
-    marks: Marks | None = None
-
-    @property
-    def is_long(self) -> bool:
-        """Whether it needs more room than a word."""
-        return self.text is not None and len(self.text) > _MAX_SHORT
-
-
-@dataclass(slots=True)
-class TextLine:
-    """One line: a label, then values or a text."""
-
-    depth: int
-    pointer: str
-    label: Value | None = None
-    is_head: bool = False
-    """Whether it begins a block or a section, with the label as its name."""
-    starts: bool = False
-    """Whether it begins an item of a list, which stands apart from the one before."""
-    fields: list[Value] = field(default_factory=list)
-    is_cut: bool = False
-    """Whether the text that begins here is shown in part."""
-    marks: Marks | None = None
-
-
-@dataclass(slots=True)
-class Row:
-    """One object of a list, or one field of an object."""
-
-    cells: list[Value]
-    marks: Marks | None = None
-    """Of issues that point at the object, or at something in it that is no column."""
-
-
-@dataclass(slots=True)
-class Table:
-    """A list of objects. ``title`` is its key; empty where it is the whole output."""
-
-    title: str
-    columns: list[ShownText]
-    rows: list[Row]
-    is_cut: bool = False
-    marks: Marks | None = None
+What ``is_data`` is no text: a number, ``true``, ``null``, or JSON. What ``is_long`` needs more room than a word.
+"""
+TextLine = dict[str, Any]
+"""One line: a ``label``, then ``fields``: values, or a text. It ``is_head`` of a block or a section, with the label as
+its name, and ``starts`` an item of a list, which stands apart from the one before."""
 
 
 def parse_view(*texts: str | None) -> View:
@@ -151,6 +98,14 @@ def view_text(text: str, *, prefix: str = "output", download_url: str = "") -> d
     return {"prefix": prefix, "view": View.TEXT, "download_url": download_url, **shown}
 
 
+def _mark(marks: Sequence[Mark], places: Mapping[str, Any], partial: Collection[str]) -> dict[str, str]:
+    """Put marks on places; gives the id to link to for each issue that has one."""
+    anchors, marked = place_marks(marks, places, partial)
+    for place, own in marked:
+        place["marks"] = own
+    return anchors
+
+
 def _view_json(value: Any, marks: Sequence[Mark]) -> dict[str, Any]:
     listing = list_json(value, max_characters=MAX_CHARACTERS)
     return {"json": listing, "anchors": listing.mark(marks), "is_cut": listing.is_cut}
@@ -162,9 +117,12 @@ def _view_json(value: Any, marks: Sequence[Mark]) -> dict[str, Any]:
 def _show(value: Any, pointer: str = "") -> Value:
     """A value in one line; what is longer ends in ``…``."""
     if isinstance(value, str) and value:
-        return Value(ShownText(cut_text(value, MAX_CELL)), pointer)
+        text = ShownText(cut_text(value, MAX_CELL))
+        return {"text": text, "pointer": pointer, "is_long": len(text) > _MAX_SHORT}
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return Value(list_compact(value, MAX_CELL), pointer, is_data=True, is_number=is_number)
+    text = list_compact(value, MAX_CELL)
+    look = {"is_data": True, "is_number": is_number, "is_long": len(text) > _MAX_SHORT}
+    return {"text": text, "pointer": pointer, **look}
 
 
 def _show_key(key: str) -> ShownText:
@@ -210,7 +168,7 @@ def _write_output(value: Any) -> Iterator[TextLine]:
             return _write_list(item, format_pointer([key]), 0)
     if isinstance(value, dict | list) and value:
         return _write_container(value, "", 0)
-    return _write_scalar(value, TextLine(0, ""))
+    return _write_scalar(value, {"depth": 0, "pointer": ""})
 
 
 def _write_container(value: Any, pointer: str, depth: int) -> Iterator[TextLine]:
@@ -235,15 +193,15 @@ def _write_object(
             yield from _write_item(name, item, own, depth)
             continue
         shown = _show(item, own)
-        size = len(name) + len(shown.text or "")
-        if line and line.fields and length + size > _MAX_GROUP:
+        size = len(name) + len(shown["text"])
+        if line and line.get("fields") and length + size > _MAX_GROUP:
             yield line
             line, length = None, 0
         if line:
-            shown.key, shown.separator = name, "  " if line.fields else ""
+            shown |= {"key": name, "separator": "  " if line.get("fields") else ""}
         else:
-            line = TextLine(depth, own, Value(name))
-        line.fields.append(shown)
+            line = {"depth": depth, "pointer": own, "label": {"text": name}}
+        line.setdefault("fields", []).append(shown)
         length += size + 2
     if line:
         yield line
@@ -251,19 +209,19 @@ def _write_object(
 
 def _write_item(name: str, item: Any, pointer: str, depth: int, *, starts: bool = False) -> Iterator[TextLine]:
     """Something that has lines of its own, with its label."""
-    line = TextLine(depth, pointer, Value(ShownText(name)), starts=starts)
+    line: TextLine = {"depth": depth, "pointer": pointer, "label": {"text": ShownText(name)}, "starts": starts}
     if not isinstance(item, dict | list) or not item:
         yield from _write_scalar(item, line)
     elif isinstance(item, list) and _fits_line(item):
-        line.fields = [_show(one, f"{pointer}/{index}") for index, one in enumerate(item)]
-        for value in line.fields[1:]:
-            value.separator = ", "
+        line["fields"] = [_show(one, f"{pointer}/{index}") for index, one in enumerate(item)]
+        for value in line["fields"][1:]:
+            value["separator"] = ", "
         yield line
     elif depth + 1 >= MAX_DEPTH:
-        line.fields = [_show(item, pointer)]
+        line["fields"] = [_show(item, pointer)]
         yield line
     else:
-        line.is_head = True
+        line["is_head"] = True
         yield line
         yield from _write_container(item, pointer, depth + 1)
 
@@ -276,27 +234,26 @@ def _write_list(items: Sequence[Any], pointer: str, depth: int) -> Iterator[Text
             yield from _write_item(number, item, own, depth, starts=isinstance(item, list) and bool(item))
             continue
         named = key if key is not None and key in item and _is_short(item[key]) else None
-        label = Value(ShownText(number)) if named is None else _show(item[named], f"{own}{format_pointer([named])}")
-        line = TextLine(depth, own, label, is_head=True, starts=True)
+        label = {"text": ShownText(number)} if named is None else _show(item[named], f"{own}{format_pointer([named])}")
+        line = {"depth": depth, "pointer": own, "label": label, "is_head": True, "starts": True}
         yield from _write_object(item, own, depth, line, named)
 
 
 def _write_scalar(value: Any, line: TextLine) -> Iterator[TextLine]:
     """A text line by line, the first one with its label; anything else in one line."""
     if not isinstance(value, str) or not value:
-        line.fields = [_show(value, line.pointer)]
+        line["fields"] = [_show(value, line["pointer"])]
         yield line
         return
-    line.is_cut = len(value) > MAX_TEXT
+    line["is_cut"] = len(value) > MAX_TEXT
     rows = value[:MAX_TEXT].expandtabs(4).replace("\r\n", "\n").split("\n")
-    if line.is_cut:
+    if line["is_cut"]:
         rows[-1] += "…"
-    values = (Value(ShownText(show_invisible(row))) for row in rows)
-    line.fields = [next(values)]
-    line.fields[0].pointer = line.pointer
+    values = [{"text": ShownText(show_invisible(row))} for row in rows]
+    line["fields"] = [{**values[0], "pointer": line["pointer"]}]
     yield line
-    for other in values:
-        yield TextLine(line.depth, "", fields=[other])
+    for other in values[1:]:
+        yield {"depth": line["depth"], "pointer": "", "fields": [other]}
 
 
 def _view_text(value: Any, marks: Sequence[Mark]) -> dict[str, Any]:
@@ -305,24 +262,25 @@ def _view_text(value: Any, marks: Sequence[Mark]) -> dict[str, Any]:
     values: dict[str, Value] = {}
     room, is_cut = MAX_CHARACTERS, False
     for line in _write_output(value):
-        size = sum(len(one.key or "") + len(one.text or "") for one in line.fields)
+        fields = line.get("fields", [])
+        size = sum(len(one.get("key", "")) + len(one["text"]) for one in fields)
         if len(lines) == MAX_LINES or len(values) >= MAX_VALUES or (size > room and lines):
             is_cut = True
             break
         room -= size
         lines.append(line)
-        own = {one.pointer: one for one in (line.label, *line.fields) if one and one.pointer}
+        own = {one["pointer"]: one for one in (line.get("label", {}), *fields) if one.get("pointer")}
         values |= own
         # A list without a heading is marked at its first item.
-        for pointer in (line.pointer, *own, line.pointer.rpartition("/")[0]):
+        for pointer in (line["pointer"], *own, line["pointer"].rpartition("/")[0]):
             if pointer:
                 places.setdefault(pointer, line)
-    anchors = place_marks(marks, places, places.keys() - values if is_cut else ())
+    anchors = _mark(marks, places, places.keys() - values if is_cut else ())
     for mark in marks:
         if mark.pointer in values and mark.issue_id in anchors:
-            values[mark.pointer].is_marked = True
+            values[mark.pointer]["is_marked"] = True
     is_tall = len(lines) > 60 or MAX_CHARACTERS - room > 6_000
-    is_cut = is_cut or any(line.is_cut for line in lines)
+    is_cut = is_cut or any(line.get("is_cut") for line in lines)
     return {"lines": lines, "anchors": anchors, "is_cut": is_cut, "is_tall": is_tall}
 
 
@@ -351,7 +309,7 @@ def _is_table(items: Sequence[Any]) -> bool:
 def _view_tables(value: Any, marks: Sequence[Mark]) -> dict[str, Any]:
     found = _find_tables(value)
     places: dict[str, Any] = {}
-    tables: list[Table] = []
+    tables: list[dict[str, Any]] = []
     keys = {key for key, _ in found}
     if isinstance(value, dict) and (rest := {key: item for key, item in value.items() if key not in keys}):
         tables.append(_lay_out_fields(rest, places))
@@ -360,38 +318,41 @@ def _view_tables(value: Any, marks: Sequence[Mark]) -> dict[str, Any]:
         pointer = "" if key is None else format_pointer([key])
         table = _lay_out_table("" if key is None else show_invisible(key[:_MAX_KEY]), items, pointer, places)
         tables.append(table)
-        if table.is_cut:
+        if table["is_cut"]:
             # Marks of rows that are not shown stand nowhere, not at the table.
             cut.append(pointer)
-    anchors = place_marks(marks, places, cut)
-    is_cut = any(table.is_cut for table in tables)
-    is_tall = sum(len(table.rows) for table in tables) > 40
+    anchors = _mark(marks, places, cut)
+    is_cut = any(table["is_cut"] for table in tables)
+    is_tall = sum(len(table["rows"]) for table in tables) > 40
     return {"tables": tables, "anchors": anchors, "is_cut": is_cut, "is_tall": is_tall}
 
 
-def _lay_out_fields(fields: Mapping[str, Any], places: dict[str, Any]) -> Table:
+def _lay_out_fields(fields: Mapping[str, Any], places: dict[str, Any]) -> dict[str, Any]:
     """The fields of an output that are no tables, one a row."""
     rows = []
     for key, item in islice(fields.items(), MAX_ROWS):
         cell = places[format_pointer([key])] = _show(item)
-        rows.append(Row([Value(_show_key(key), is_data=not key), cell]))
-    return Table("", [ShownText("Field"), ShownText("Value")], rows, len(fields) > len(rows))
+        rows.append({"cells": [{"text": _show_key(key), "is_data": not key}, cell]})
+    columns = [ShownText("Field"), ShownText("Value")]
+    return {"title": "", "columns": columns, "rows": rows, "is_cut": len(fields) > len(rows)}
 
 
-def _lay_out_table(title: str, items: Sequence[dict[str, Any]], pointer: str, places: dict[str, Any]) -> Table:
+def _lay_out_table(title: str, items: Sequence[dict[str, Any]], pointer: str, places: dict[str, Any]) -> dict[str, Any]:
     shown = items[:MAX_ROWS]
     columns = list(dict.fromkeys(key for item in shown for key in item))
     keys = columns[:MAX_COLUMNS]
-    table = places[pointer] = Table(title, [_show_key(key) for key in keys], [])
+    rows: list[dict[str, Any]] = []
+    table: dict[str, Any] = {"title": title, "columns": [_show_key(key) for key in keys], "rows": rows}
+    places[pointer] = table
     room = MAX_CHARACTERS
     for number, item in enumerate(shown):
-        cells = {key: _show(item[key]) if key in item else Value(None) for key in keys}
-        room -= sum(len(cell.text or "") for cell in cells.values())
-        if room < 0 and table.rows:
+        cells = {key: _show(item[key]) if key in item else {"text": None} for key in keys}
+        room -= sum(len(cell["text"] or "") for cell in cells.values())
+        if room < 0 and rows:
             break
         own = f"{pointer}/{number}"
-        row = places[own] = Row([*cells.values()])
+        row = places[own] = {"cells": [*cells.values()]}
         places.update((f"{own}{format_pointer([key])}", cell) for key, cell in cells.items())
-        table.rows.append(row)
-    table.is_cut = len(table.rows) < len(items) or len(keys) < len(columns)
+        rows.append(row)
+    table["is_cut"] = len(rows) < len(items) or len(keys) < len(columns)
     return table
