@@ -96,7 +96,8 @@ def show_home(request: HttpRequest) -> HttpResponseBase:
 def show_overview(request: HttpRequest) -> HttpResponse:
     """Health, failures, flows and the queue; how to get started where nothing ever ran."""
     if is_without_runs():
-        return render(request, "runs/first_run.html", {"flow_count": Flow.objects.runnable().count()})
+        first = {"is_first": True, "flow_count": Flow.objects.runnable().count()}
+        return render(request, "runs/overview.html", first)
     wanted = request.GET.get("runs", "")
     context = {
         **_describe_parts("overview", load_overview_parts()),
