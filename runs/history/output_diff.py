@@ -114,26 +114,23 @@ class _Comparison:
                 if here in old:
                     self.compare(old[here], new[here], at_old + part, at_new + part)
                 else:
-                    self._come(new[here], at_new + part)
+                    self._add_value(Change.ADDED, new[here], at_new + part)
             for key in gone.get(here, ()):
-                self._go(old[key], at_old + format_pointer([key]))
+                self._add_value(Change.REMOVED, old[key], at_old + format_pointer([key]))
 
     def _compare_lists(self, old: list[Any], new: list[Any], at_old: str, at_new: str) -> None:
         for i, j in pair_items(old, new, self._prints):
             if i is not None and j is not None:
                 self.compare(old[i], new[j], f"{at_old}/{i}", f"{at_new}/{j}")
             elif i is not None:
-                self._go(old[i], f"{at_old}/{i}")
+                self._add_value(Change.REMOVED, old[i], f"{at_old}/{i}")
             elif j is not None:
-                self._come(new[j], f"{at_new}/{j}")
+                self._add_value(Change.ADDED, new[j], f"{at_new}/{j}")
 
-    def _come(self, value: Any, pointer: str) -> None:
-        self.counts[Change.ADDED] += 1
-        self._add(Change.ADDED, self._list_lines(self._new, value, pointer))
-
-    def _go(self, value: Any, pointer: str) -> None:
-        self.counts[Change.REMOVED] += 1
-        self._add(Change.REMOVED, self._list_lines(self._old, value, pointer))
+    def _add_value(self, change: Change, value: Any, pointer: str) -> None:
+        """A value that only one of the outputs has."""
+        self.counts[change] += 1
+        self._add(change, self._list_lines(self._old if change is Change.REMOVED else self._new, value, pointer))
 
     def _list_lines(self, listing: Listing, value: Any, pointer: str) -> Sequence[Line]:
         start = listing.places[pointer].number - 1

@@ -135,26 +135,21 @@ def stop(request: HttpRequest, backtest_id: int) -> HttpResponse:
 
 
 @require_viewer
-def show_backtest(request: HttpRequest, backtest_id: int) -> HttpResponse:
+def show_backtest(request: HttpRequest, backtest_id: int, is_update: bool = False) -> HttpResponse:
     """One backtest; ``?kind=`` lists the runs that differ in one way, ``?before=`` those before a run.
 
-    One that leaves out each audit is a column of the flow's page.
+    One that leaves out each audit is a column of the flow's page. A page that has the revision ``seen`` asks for what
+    ``is_update``: 204 if nothing has changed.
     """
     backtest = _load(backtest_id)
-    if backtest.leaves_out_each and backtest.version is not None:
+    if is_update and request.GET.get("seen") == str(backtest.revision):
+        return HttpResponse(status=204)
+    if not is_update and backtest.leaves_out_each and backtest.version is not None:
         is_live = backtest.version_id == backtest.flow.live_version_id
         query = "" if is_live else f"?version={backtest.version.number}"
         return redirect(f"{reverse('runs:flow', args=[backtest.flow.name])}{query}#audits")
-    return render(request, "runs/backtest.html", {**load_backtest_page(backtest, request.GET), "is_update": False})
-
-
-@require_viewer
-def show_changes(request: HttpRequest, backtest_id: int) -> HttpResponse:
-    """What a page with the revision ``seen`` has to change. 204 if nothing has."""
-    backtest = _load(backtest_id)
-    if request.GET.get("seen") == str(backtest.revision):
-        return HttpResponse(status=204)
-    return render(request, "runs/backtest.html", {**load_backtest_page(backtest, {}), "is_update": True})
+    page = load_backtest_page(backtest, {} if is_update else request.GET)
+    return render(request, "runs/backtest.html", {**page, "is_update": is_update})
 
 
 def _load(backtest_id: int) -> Backtest:

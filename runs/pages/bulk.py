@@ -157,20 +157,23 @@ def show_bulk_actions(request: HttpRequest) -> HttpResponse:
 
 
 @require_viewer
-def show_bulk_action(request: HttpRequest, action_id: int) -> HttpResponse:
-    """One bulk action; the page keeps itself up to date until it has ended."""
-    return _render_action(request, _load_action(action_id), shows_notes=True)
-
-
-@require_viewer
-def show_bulk_changes(request: HttpRequest, action_id: int) -> HttpResponse:
-    """What a page with the revision ``seen`` has to change. 204 if nothing has."""
+def show_bulk_action(request: HttpRequest, action_id: int, is_update: bool = False) -> HttpResponse:
+    """One bulk action. A page with the revision ``seen`` asks for what ``is_update``: 204 if nothing has changed."""
     action = _load_action(action_id)
-    if request.GET.get("seen") == str(action.revision):
+    if is_update and request.GET.get("seen") == str(action.revision):
         return HttpResponse(status=204)
-    # What is being read stays in place while it is the same.
-    shows_notes = request.GET.get("left_out") != str(action.left_out)
-    return _render_action(request, action, is_update=True, shows_notes=shows_notes)
+    context = {
+        "action": action,
+        "title": _format_title(action),
+        "badge": BADGES[action.state],
+        "filter_words": list_filter_words(action.query),
+        "notes_left": action.left_out - len(action.notes),
+        "is_unattended": action.is_unfinished and not Worker.objects.alive().exists(),
+        "is_update": is_update,
+        # What is being read stays in place while it is the same.
+        "shows_notes": not is_update or request.GET.get("left_out") != str(action.left_out),
+    }
+    return render(request, "runs/bulk_page.html", context)
 
 
 @require_POST
@@ -186,18 +189,6 @@ def stop_bulk_action(request: HttpRequest, action_id: int) -> HttpResponse:
 
 def _load_action(action_id: int) -> BulkAction:
     return get_object_or_404(BulkAction.objects.select_related("asked_by").defer("run_ids"), pk=action_id)
-
-
-def _render_action(request: HttpRequest, action: BulkAction, **more: bool) -> HttpResponse:
-    context = {
-        "action": action,
-        "title": _format_title(action),
-        "badge": BADGES[action.state],
-        "filter_words": list_filter_words(action.query),
-        "notes_left": action.left_out - len(action.notes),
-        "is_unattended": action.is_unfinished and not Worker.objects.alive().exists(),
-    }
-    return render(request, "runs/bulk_page.html", {**context, **more})
 
 
 def _format_title(action: BulkAction) -> str:

@@ -50,7 +50,7 @@ urlpatterns = [
         "flows/<slug:flow_name>/versions/<number:number>/without-each/", backtests.leave_out_each, name="leave-out-each"
     ),
     path("backtests/<number:backtest_id>/", backtests.show_backtest, name="backtest"),
-    path("backtests/<number:backtest_id>/live", backtests.show_changes, name="backtest-live"),
+    path("backtests/<number:backtest_id>/live", backtests.show_backtest, {"is_update": True}, name="backtest-live"),
     path("backtests/<number:backtest_id>/stop/", backtests.stop, name="backtest-stop"),
     path("issues/", issues.show_issues, name="issues"),
     path("runs/compare/", compare.show_comparison, name="compare"),
@@ -65,7 +65,7 @@ urlpatterns = [
     path("runs/bulk/cancel/", bulk.cancel_runs, name="bulk-cancel"),
     path("runs/bulk/run-again/", bulk.run_again, name="bulk-run-again"),
     path("runs/bulk/<number:action_id>/", bulk.show_bulk_action, name="bulk"),
-    path("runs/bulk/<number:action_id>/live", bulk.show_bulk_changes, name="bulk-live"),
+    path("runs/bulk/<number:action_id>/live", bulk.show_bulk_action, {"is_update": True}, name="bulk-live"),
     path("runs/bulk/<number:action_id>/stop/", bulk.stop_bulk_action, name="bulk-stop"),
     path("search/", search_box.show_search, name="search"),
     path("guides/", guides.show_guide, name="guides"),
