@@ -26,6 +26,9 @@ from runs.pages import (
 
 app_name = "runs"
 
+_VERSION = "flows/<slug:flow_name>/versions/<number:number>"
+_ATTEMPT = "runs/<number:run_id>/steps/<number:step>/attempts/<number:number>"
+
 urlpatterns = [
     path("", overview.show_home, name="home"),
     path("overview/live", overview.show_changes, {"page": "overview"}, name="overview-live"),
@@ -39,16 +42,10 @@ urlpatterns = [
     path("runs/views/<number:view_id>/delete/", run_list.delete_view, name="saved-view-delete"),
     path("flows/", flow_list.show_flows, name="flows"),
     path("flows/<slug:flow_name>/", flow_page.show_flow, name="flow"),
-    path("flows/<slug:flow_name>/versions/<number:number>/", flow_version.show_version, name="version"),
-    path(
-        "flows/<slug:flow_name>/versions/<number:number>.json",
-        flow_version.show_version_document,
-        name="version-document",
-    ),
+    path(f"{_VERSION}/", flow_version.show_version, name="version"),
+    path(f"{_VERSION}.json", flow_version.show_version_document, name="version-document"),
     path("flows/<slug:flow_name>/backtests/", backtests.show_backtests, name="backtests"),
-    path(
-        "flows/<slug:flow_name>/versions/<number:number>/without-each/", backtests.leave_out_each, name="leave-out-each"
-    ),
+    path(f"{_VERSION}/without-each/", backtests.leave_out_each, name="leave-out-each"),
     path("backtests/<number:backtest_id>/", backtests.show_backtest, name="backtest"),
     path("backtests/<number:backtest_id>/live", backtests.show_backtest, {"is_update": True}, name="backtest-live"),
     path("backtests/<number:backtest_id>/stop/", backtests.stop, name="backtest-stop"),
@@ -56,11 +53,7 @@ urlpatterns = [
     path("runs/compare/", compare.show_comparison, name="compare"),
     path("runs/export/<str:format>", exporting.export_list, name="export"),
     path("runs/<number:run_id>.json", exporting.show_run_document, name="document"),
-    path(
-        "runs/<number:run_id>/steps/<number:step>/attempts/<number:number>.json",
-        exporting.show_attempt_document,
-        name="attempt-document",
-    ),
+    path(f"{_ATTEMPT}.json", exporting.show_attempt_document, name="attempt-document"),
     path("runs/bulk/", bulk.show_bulk_actions, name="bulk-list"),
     path("runs/bulk/cancel/", bulk.cancel_runs, name="bulk-cancel"),
     path("runs/bulk/run-again/", bulk.run_again, name="bulk-run-again"),
@@ -74,12 +67,8 @@ urlpatterns = [
     path("runs/<number:run_id>/", run_page.show_run, name="page"),
     path("runs/<number:run_id>/attempts/", run_page.show_all_attempts, name="attempts"),
     path("runs/<number:run_id>/live", run_page.show_run_changes, name="live"),
-    path("runs/<number:run_id>/steps/<number:step>/attempts/<number:number>/", run_page.show_attempt, name="attempt"),
-    path(
-        "runs/<number:run_id>/steps/<number:step>/attempts/<number:number>/<str:part>/",
-        model_request.show_attempt_part,
-        name="attempt-part",
-    ),
+    path(f"{_ATTEMPT}/", run_page.show_attempt, name="attempt"),
+    path(f"{_ATTEMPT}/<str:part>/", model_request.show_attempt_part, name="attempt-part"),
     path("runs/new/", start.choose_flow, name="choose-flow"),
     path("runs/new/<slug:flow_name>/", start.start_run, name="start"),
     path("runs/<number:run_id>/cancel/", start.cancel_run, name="cancel"),
