@@ -23,9 +23,7 @@ MAX_RUNS = 40
 MAX_AUDITS_SHOWN = 4
 BAR_HEIGHT = 40
 """Pixels of the longest run's bar."""
-_COLUMNS = (
-    *("version_id", "status", "cancel_requested", "created_at", "started_at", "ended_at", "cost", "unpriced_count"),
-)
+_COLUMNS = ("version", "status", "cancel_requested", "created_at", "started_at", "ended_at", "cost", "unpriced_count")
 _KINDS = {Outcome.FAILED: "failed", Outcome.INVALID: "failed", Outcome.ERRORED: "errored"}
 
 
