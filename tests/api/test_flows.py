@@ -85,8 +85,6 @@ class TestCreate:
         ("body", "kind", "status"),
         [
             (b"", "yaml", 422),
-            (b"[]", "json", 422),
-            (b"{", "json", 400),
             (b"\xff\xfe", "yaml", 400),
             (b"name: tea\x00", "yaml", 422),
             (b"a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]", "yaml", 422),
@@ -94,7 +92,6 @@ class TestCreate:
             (b"[" * 5_000, "json", 400),
             (b'{"name": "t\\u0000a", "steps": []}', "json", 422),
             (b'{"name": "tea", "\\ud800": 1, "steps": []}', "json", 422),
-            (b"<flow/>", "xml", 415),
             (b'{"title": "' + b"x" * 1_100_000 + b'"}', "json", 413),
             (b'{"title": "' + b"x" * 1_100_000 + b'"}', "yaml", 413),
         ],

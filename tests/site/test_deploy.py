@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 from configparser import ConfigParser
 from pathlib import Path
 from typing import Any
@@ -207,31 +205,3 @@ class TestNginx:
         assert int(timeout) > max(events.MAX_WAIT, 2 * events.HEARTBEAT_INTERVAL)
         # nginx closes idle connections after 60 seconds by itself.
         assert KEEP_ALIVE_TIMEOUT > 60
-
-    @pytest.mark.skipif(shutil.which("nginx") is None, reason="There is no nginx here.")
-    @pytest.mark.skipif(shutil.which("openssl") is None, reason="Certificates are made with openssl.")
-    @pytest.mark.parametrize("name", ["toolflow", "toolflow-below-a-path"])
-    def test_nginx_understands_every_line(self, tmp_path: Path, name: str) -> None:
-        """Of the files as they are, but for the places that a guest of this machine can't have."""
-        key, certificate = tmp_path / "privkey.pem", tmp_path / "fullchain.pem"
-        making = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=flows.example.com", "-days", "1"]
-        subprocess.run(
-            ["openssl", *making, "-keyout", str(key), "-out", str(certificate)],
-            check=True, capture_output=True, timeout=60,
-        )  # fmt: skip
-        whole = self.read("toolflow")
-        if name != "toolflow":
-            # What it says: its lines belong into a server, the upstream beside that.
-            upstream = whole[: whole.index("server {\n    listen 80;")]
-            whole = f"{upstream}\nserver {{\n    listen 80;\n{self.read(name)}\n}}\n"
-        for place in (key, certificate):
-            whole = whole.replace(f"/etc/ssl/flows.example.com/{place.name}", str(place))
-        whole = whole.replace("/etc/nginx/toolflow-proxy.conf", str(DEPLOY / "nginx/toolflow-proxy.conf"))
-        listens = iter(range(9))
-        whole = re.sub(r"listen \S*?\d+( ssl)?;", lambda found: f"listen unix:{next(listens)}{found[1] or ''};", whole)
-        own = "".join(f"{kind}_temp_path {kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
-        main = tmp_path / "nginx.conf"
-        main.write_text(f"pid pid; error_log stderr; events {{}} http {{ access_log off; {own}\n{whole} }}")
-        command = ["nginx", "-t", "-p", str(tmp_path), "-c", str(main)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-        assert (done.returncode, "[warn]" in done.stderr) == (0, False), done.stderr

@@ -178,16 +178,6 @@ class TestBodies:
         assert (refused.status_code, refused.json()["type"]) == (413, "urn:toolflow:problem:too-large")
         assert refused.headers["Connection"] == "close" and refused.headers["X-Content-Type-Options"] == "nosniff"
 
-    async def test_a_body_that_does_not_arrive_in_time_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(request_handler, "BODY_TIMEOUT", 0)
-
-        async def parts() -> AsyncIterator[bytes]:
-            yield b"x"
-            await asyncio.Event().wait()
-
-        answer = await send(RequestHandler(), parts())
-        assert (answer.status_code, answer.json()["type"]) == (408, "urn:toolflow:problem:body-too-slow")
-
     async def test_a_process_holds_ten_of_the_largest_and_small_ones_still_go_through(self) -> None:
         handler = RequestHandler(max_body=100_000)
         body = b"x" * 100_000
