@@ -253,17 +253,9 @@ def test_the_parts_of_usage_add_up(viewer: Script) -> None:
     )
     begin_attempt(run, 2, 4)
     document = read(viewer, f"runs/{run.pk}/usage")
-    assert [
-        (it["step"], it["number"], it["outcome"], it["part"], it["usage"] and it["usage"]["total"])
-        for it in document["attempts"]
-    ] == [
-        (1, 1, "failed", "first", 100),
-        (1, 2, "passed", "useful", 200),
-        (2, 1, "interrupted", "first", 0),
-        (2, 2, "failed", "first", 30),
-        (2, 3, "failed", "wasted", 40),
-        (2, 4, None, "wasted", None),
-    ]
+    parts = [it["part"] for it in document["attempts"]]
+    assert parts == ["first", "useful", "first", "first", "wasted", "wasted"]
+    assert [it["usage"] and it["usage"]["total"] for it in document["attempts"]] == [100, 200, 0, 30, 40, None]
     sums = {name: (usage["total"], usage["cost"]) for name, usage in document["parts"].items()}
     assert sums == {"first": (130, "0.13000000"), "useful": (200, "0.20000000"), "wasted": (40, None)}
     assert [(step["index"], step["usage"]["total"]) for step in document["steps"]] == [(1, 300), (2, 70)]

@@ -16,7 +16,7 @@ from django.urls import URLPattern, get_resolver
 
 from runs.access_groups import ACCESS_GROUPS, create_groups
 from runs.backtests.requests import request_backtest
-from runs.models import ApiToken, Attempt, BulkAction, Issue, RateLimit, WebhookDelivery, WebhookEndpoint
+from runs.models import ApiToken, Attempt, BulkAction, Issue, RateLimit, Run, WebhookDelivery, WebhookEndpoint
 from tests.conftest import IS_LONG
 from tests.runs.builders import make_run, make_version
 from tests.runs.pages.history_builders import make_page_flow, make_retried_run
@@ -343,3 +343,12 @@ def test_a_group_without_staff_status_opens_the_pages_of_runs_and_not_the_admin(
     client.force_login(editor)
     page = read_words(client.get("/admin/flows/flow/", follow=True).content.decode())
     assert "You are signed in as editor, but this account can’t open the admin" in page
+
+
+@pytest.mark.parametrize(("role", "may_run"), [(VIEWER, False), (OPERATOR, True), (ADMINISTRATOR, True)])
+def test_pages_of_runs_offer_what_one_may_do(world: World, role: str, may_run: bool) -> None:
+    ended = read_words(world.ask(role, "GET", world.fill("runs/<run_id>/")).content.decode())
+    waiting = Run.objects.latest("pk")
+    queued = read_words(world.ask(role, "GET", f"/runs/{waiting.pk}/").content.decode())
+    listed = read_words(world.ask(role, "GET", "/runs/").content.decode())
+    assert ("Re-run" in ended, "Cancel" in queued, "Run a flow" in listed) == (may_run,) * 3
