@@ -81,6 +81,7 @@ class TestRequesting:
             ({"flow": "texts", "version": 1, "document": YAML}, ""),
             ({"flow": "texts", "version": 9}, "/version"),
             ({"flow": "nosuch", "version": 1}, "/flow"),
+            ({"version": 1}, "/flow"),
             ({"flow": "texts", "version": 1, "limit": 10_001}, "/limit"),
             ({"flow": "texts", "version": 1, "filters": {"flow": "other"}}, "/filters/flow"),
             ({"flow": "texts", "version": 1, "filters": {"colour": "red"}}, "/filters/colour"),

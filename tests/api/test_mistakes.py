@@ -49,6 +49,7 @@ QUERIES = {
     "runs/{run}/attempts": """
         step=x&outcome=done&after=5&limit=x&min_severity=x&usage=x  step outcome after limit min_severity usage
         step=0&outcome=&before=2.1.0                step outcome before
+        before=2.1&after=1.1                        after
     """,
     "runs/{run}/issues": """
         min_severity=bad&code=&audit=%00            min_severity code audit
@@ -81,6 +82,7 @@ QUERIES = {
     """,
     "flows/example/statistics": f"""
         from=yesterday                              from
+        to=0001-01-01                               to
         to=9999-12-31                               to
         from=2026-05-02&to=2026-05-01               from
         from=2020-01-01&to=2022-09-27               from
@@ -111,6 +113,7 @@ QUERIES = {
         id=7                                        id
         actor=%00                                   actor
         actor=a&actor=b                             actor
+        to=0001-01-01                               to
         from=2026-03-02&to=2026-03-01               to
         before=1&after=2&colour=red                 colour
     """,
@@ -203,6 +206,7 @@ BODIES: dict[str, list[tuple[Any, set[str]]]] = {
         *(({"version": version}, {"/version"}) for version in (9, 0, "latest", None, "1", True, [], 10**30)),
         ({"version": "live"}, {"/version"}),  # which the input doesn't fit
         ({"version": "live", "input": {"subject": 7}}, {"/input/subject"}),
+        ({"input": None}, {"/input"}),
         ({"input": {"topic": ["\0"]}}, {"/input/topic/0"}),
     ],
     "PATCH runs/{run}": [
@@ -229,7 +233,7 @@ BODIES: dict[str, list[tuple[Any, set[str]]]] = {
         (filtered(flwo="a"), {"/filters/flwo"}),
         (filtered(flow="nowhere"), {"/filters/flow"}),
         (filtered(status=["lost"]), {"/filters/status"}),
-        (filtered(label="\0"), {"/filters/label"}),
+        *((filtered(label=label), {"/filters/label"}) for label in ("", "\0")),
         (filtered(version="1", tokens=1.5), {"/filters/version", "/filters/tokens"}),
     ],
     "POST saved-views": [
