@@ -37,19 +37,6 @@ def send(client: Client, user: User, **fields: Any) -> None:
     assert client.post(f"/admin/auth/user/{user.pk}/change/", values).status_code == 302
 
 
-def test_an_administrator_adds_a_user_and_puts_them_into_a_group(administrator: Client) -> None:
-    password = {"password1": "correct horse battery", "password2": "correct horse battery"}
-    answer = administrator.post("/admin/auth/user/add/", {"username": "vera", "usable_password": "true", **password})
-    vera = User.objects.get(username="vera")
-    assert answer["Location"] == f"/admin/auth/user/{vera.pk}/change/"
-    get_page(administrator, answer["Location"])
-    viewer = Group.objects.get(name="Viewer")
-    send(administrator, vera, is_staff="on", groups=[viewer.pk])
-    vera.refresh_from_db()
-    assert vera.is_staff and list(vera.groups.all()) == [viewer]
-    assert "Viewer" in read_words(get_page(administrator, "/admin/auth/user/"))
-
-
 def test_nobody_becomes_a_superuser_but_by_one(administrator: Client) -> None:
     anna = User.objects.get(username="anna")
     group = Group.objects.get(name="Administrator").pk

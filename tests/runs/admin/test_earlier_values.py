@@ -12,11 +12,11 @@ from django.core.cache import cache
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
-from runs.models import Run, RunStatus
+from runs.models import Run
 from runs.try_out import trial as trials
 from tests.engine.builders import make_attempt, make_issue, make_step
 from tests.runs.builders import make_run, make_version
-from tests.runs.pages.history_builders import begin_attempt, make_page_flow, make_stored_run
+from tests.runs.pages.history_builders import make_page_flow, make_stored_run
 
 pytestmark = pytest.mark.django_db
 
@@ -148,36 +148,6 @@ def test_a_rule_that_takes_too_long_is_stopped(editor: Client, monkeypatch: pyte
     assert lines[0].endswith("The rule can’t be evaluated over this output.")
 
 
-def test_the_latest_run_that_reached_the_step_is_shown_first_and_another_can_be_chosen(editor: Client) -> None:
-    runs = [store_run(make_attempt(1, 1, output={"run": number})) for number in range(11)]
-    late = make_run(runs[0].version)
-    answer = read(editor, late, step=1)
-    assert answer["run"] == runs[-1].pk
-    assert [run["id"] for run in answer["runs"]] == [late.pk, *(run.pk for run in runs[:1:-1])]
-    assert answer["runs"][1]["words"].startswith(f"Run {runs[-1].pk}, succeeded, ")
-    assert read(editor, late, step=1, run=runs[3].pk)["run"] == runs[3].pk
-    other = make_stored_run(make_attempt(1, 1), spec=make_page_flow(name="other"))
-    for number in (runs[0].pk, other.pk):
-        assert read(editor, late, step=1, run=number)["run"] == runs[-1].pk
-
-
-def test_an_output_that_no_step_could_use_is_not_shown(editor: Client) -> None:
-    run = store_run(make_attempt(1, 1, "invalid", output={"no": "total"}))
-    assert read_variables(editor, run, step=1)["output"] == ["No usable output in this run."]
-    run = store_run(make_attempt(1, 1, output=OUTPUT), make_attempt(2, 1, "interrupted"), status=RunStatus.RUNNING)
-    begin_attempt(run, 2, 2)
-    assert read_variables(editor, run, run=run.pk)["output"] == [f"Run {run.pk} did not reach this step."]
-
-
-def test_steps_are_found_by_name_and_renamed_ones_by_position(editor: Client) -> None:
-    run = store_run()
-    moved = read_variables(editor, run, names=["New", "Extract"], step=2)
-    assert moved["output"][0] == "output: {total, lines}"
-    assert "steps[1]: “New”, not in this run" in moved["steps"]
-    renamed = read_variables(editor, run, names=["Read", "Book"], step=1)
-    assert renamed["output"][0] == "output: {total, lines}"
-
-
 def test_a_huge_output_is_cut(editor: Client) -> None:
     entry = {f"key {number}": "x" * 5_000 for number in range(200)}
     output = {"texts": ["ü" * 1_000] * 2_000, "deep": entry, **{f"part_{number}": entry for number in range(10)}}
@@ -249,3 +219,16 @@ def test_values_are_for_those_who_may_see_flows_and_runs(
     if has_runs is not None:
         assert bool(answer.json()["runs"]) == has_runs
         assert ("runs.view_run" in answer.json()["note"]) != has_runs
+
+
+def test_the_latest_run_that_reached_the_step_is_shown_first_and_another_can_be_chosen(editor: Client) -> None:
+    runs = [store_run(make_attempt(1, 1, output={"run": number})) for number in range(11)]
+    late = make_run(runs[0].version)
+    answer = read(editor, late, step=1)
+    assert answer["run"] == runs[-1].pk
+    assert [run["id"] for run in answer["runs"]] == [late.pk, *(run.pk for run in runs[:1:-1])]
+    assert answer["runs"][1]["words"].startswith(f"Run {runs[-1].pk}, succeeded, ")
+    assert read(editor, late, step=1, run=runs[3].pk)["run"] == runs[3].pk
+    other = make_stored_run(make_attempt(1, 1), spec=make_page_flow(name="other"))
+    for number in (runs[0].pk, other.pk):
+        assert read(editor, late, step=1, run=number)["run"] == runs[-1].pk

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -43,18 +42,6 @@ def list_pages(attempt: Attempt) -> dict[str, str]:
 # Reading
 
 
-def test_an_attempt_shows_its_output_beside_its_own_issues_and_leads_to_their_lines(reader: Client) -> None:
-    run = make_run()
-    first = add_attempt(run, 1, ("critical",), output={"title": "Tea", "text": "first"})
-    second = add_attempt(run, 2, ("low",), output={"text": "second"})
-    page = get_page(reader, list_pages(first)["attempt"])
-    assert "&quot;first&quot;" in page and "A critical thing." in page
-    assert "second" not in page and "A low thing." not in page
-    assert 'href="#s1a1-i0-at">/text</a>' in page
-    assert 'id="s1a1-l3" data-marks="critical"' in page and 'id="s1a1-i0-at" href="#s1a1-i0"' in page
-    assert "A low thing." in get_page(reader, list_pages(second)["attempt"])
-
-
 def test_an_issue_leads_to_its_attempt_and_to_all_that_are_alike(reader: Client) -> None:
     attempt = add_attempt(make_run(), severities=("high",))
     for address in (ISSUES, list_pages(attempt)["issue"]):
@@ -63,13 +50,6 @@ def test_an_issue_leads_to_its_attempt_and_to_all_that_are_alike(reader: Client)
         assert 'href="/admin/runs/issue/?code=high_code"' in page
         assert 'href="/admin/runs/issue/?audit=Audit+of+high"' in page
     assert f'href="{list_pages(attempt)["attempt"]}"' in page
-
-
-def test_an_issue_shows_the_output_with_its_line_marked_and_no_other_issue(reader: Client) -> None:
-    attempt = add_attempt(make_run(), severities=("critical", "low"), output={"title": "Tea", "text": "first"})
-    page = get_page(reader, list_pages(attempt)["issue"])
-    assert "&quot;first&quot;" in page and 'id="s1a1-l3" data-marks="critical"' in page
-    assert 'id="s1a1-i0"' in page and 'id="s1a1-i1"' not in page
 
 
 @pytest.mark.parametrize(
@@ -104,30 +84,6 @@ def test_a_search_reads_the_newest_issues_and_keeps_the_filters(
         list_keys(reader, ISSUES, q="thing")
     assert not any("COUNT(" in query["sql"].upper() for query in queries)
     assert all("LIMIT" in query["sql"] for query in queries if 'FROM "runs_issue"' in query["sql"])
-
-
-def test_attempts_lead_to_the_ones_before_and_after_them_in_the_run(reader: Client) -> None:
-    run = make_run()
-    attempts = [add_attempt(run, 1), add_attempt(run, 2), add_attempt(run, step=2)]
-    add_attempt(make_run(run.version))
-    first, second, third = (f"/admin/runs/attempt/{attempt.pk}/change/" for attempt in attempts)
-    ways = [re.search(r'(?s)<nav class="neighbours".*?</nav>', get_page(reader, one)) for one in (first, second, third)]
-    assert [re.findall(r'href="([^"]+)"', way[0]) if way else None for way in ways] == [
-        [f"/runs/{run.pk}/steps/1/attempts/1/", second],
-        [first, f"/runs/{run.pk}/steps/1/attempts/2/", third],
-        [second, f"/runs/{run.pk}/steps/2/attempts/1/"],
-    ]
-
-
-def test_a_run_shows_its_attempts_also_one_that_is_under_way(reader: Client) -> None:
-    run = make_run()
-    ended = add_attempt(run, 1, ("critical",))
-    running = Attempt.objects.create(step=Step.objects.create(run=run, index=2, name="Step 2"), number=1)
-    page = get_page(reader, f"/admin/runs/run/{run.pk}/change/")
-    assert f'href="/runs/{run.pk}/"' in page
-    for attempt in (ended, running):
-        assert f'href="/admin/runs/attempt/{attempt.pk}/change/"' in page
-        get_page(reader, f"/admin/runs/attempt/{attempt.pk}/change/")
 
 
 def test_what_a_model_wrote_is_shown_as_text(reader: Client) -> None:
@@ -242,17 +198,6 @@ def test_dates_lead_from_years_to_months_and_days(reader: Client, query: str, fi
     assert reader.get(f"{ISSUES}{periods[-1][1]}").status_code == 200
 
 
-def test_versions_of_a_flow_and_codes_and_audits_of_recent_issues_are_suggested(reader: Client) -> None:
-    version = make_version()
-    add_attempt(make_run(version), severities=("low",))
-    assert "Version 1" not in get_page(reader, ATTEMPTS)
-    assert f'href="?flow={version.flow.name}&amp;version=1"' in get_page(reader, f"{ATTEMPTS}?flow={version.flow.name}")
-    page = get_page(reader, f"{ATTEMPTS}?severity=low")
-    assert '<option value="low_code"></option>' in page and '<option value="Audit of low"></option>' in page
-    # A written filter keeps the others.
-    assert '<input type="hidden" name="severity" value="low">' in page
-
-
 @pytest.mark.parametrize("url", LISTS)
 @pytest.mark.parametrize(
     "query",
@@ -313,3 +258,15 @@ def test_a_list_counts_nothing_and_reads_no_documents(reader: Client, url: str) 
     assert all("LIMIT" in statement for statement in statements if table in statement)
     for document in ("raw_output", '"request"', "model_settings", '"spec"', '"context"'):
         assert not any(document in statement for statement in statements)
+
+
+def test_an_attempt_shows_its_output_beside_its_own_issues_and_leads_to_their_lines(reader: Client) -> None:
+    run = make_run()
+    first = add_attempt(run, 1, ("critical",), output={"title": "Tea", "text": "first"})
+    second = add_attempt(run, 2, ("low",), output={"text": "second"})
+    page = get_page(reader, list_pages(first)["attempt"])
+    assert "&quot;first&quot;" in page and "A critical thing." in page
+    assert "second" not in page and "A low thing." not in page
+    assert 'href="#s1a1-i0-at">/text</a>' in page
+    assert 'id="s1a1-l3" data-marks="critical"' in page and 'id="s1a1-i0-at" href="#s1a1-i0"' in page
+    assert "A low thing." in get_page(reader, list_pages(second)["attempt"])
