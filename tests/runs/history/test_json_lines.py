@@ -53,12 +53,6 @@ def test_lines_are_the_value_as_json_lays_it_out_and_every_part_has_one(value: A
         assert listing.places[pointer].value[0] == json.dumps(part)[0]
 
 
-def test_plain_text_keeps_its_lines_and_shows_tabs_as_spaces() -> None:
-    listing = list_text("first\r\n\tsecond\n")
-    assert [line.text for line in listing.lines] == ["first", "    second", ""]
-    assert not listing.places
-
-
 @pytest.mark.parametrize("character", ["\u202e", "\u2066", "\x1b", "\x9b", "\u200b", "\ufeff", "\ud83d", "\0"])
 def test_deceptive_characters_are_shown_by_their_code(character: str) -> None:
     code = f"\\u{ord(character):04x}"
