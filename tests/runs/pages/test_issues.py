@@ -191,23 +191,6 @@ class TestFilters:
         }.items():
             assert "".join(sorted(list_titles(get_page(viewer, f"/issues/?{query}")))) == expected, query
 
-    def test_filters_that_are_set_can_be_taken_away_alone(self, viewer: Client) -> None:
-        make_counted(make_failed())
-        page = get_page(viewer, "/issues/?flow=colour-theme&severity=low&order=most")
-        assert (
-            'href="/issues/?severity=low&amp;order=most"' in page
-            and 'href="/issues/?flow=colour-theme&amp;order=most"' in page
-        )
-        assert '<option value="low" selected>' in page
-
-    @pytest.mark.parametrize(
-        "query", ["severity=grave", "period=5d", "step=x", "version=1", "flow=lost", "status=failed"]
-    )
-    def test_what_is_not_valid_is_left_out_and_said(self, viewer: Client, query: str) -> None:
-        make_counted(make_failed())
-        page = get_page(viewer, f"/issues/?{query}")
-        assert "message-warning" in page and list_titles(page) == ["Hex colours"]
-
     def test_empty_pages_say_what_to_do(self, viewer: Client) -> None:
         assert "No issues in 14 days" in read_words(get_page(viewer, "/issues/"))
         make_counted(make_failed(), days=20)

@@ -69,15 +69,6 @@ class TestEndpoints:
         assert "Disabled" in page and "All flows" in page
         assert 'data-testid="endpoint"' not in get_page(viewer, "/webhooks/")
 
-    def test_a_test_leads_to_its_delivery(self, admin: Client, django_capture_on_commit_callbacks: Any) -> None:
-        endpoint = make_endpoint(URL)
-        with django_capture_on_commit_callbacks(execute=True):
-            answer = admin.post(f"/webhooks/endpoints/{endpoint.pk}/test/", follow=True)
-        delivery = WebhookDelivery.objects.get(endpoint=endpoint)
-        assert answer.redirect_chain == [(f"/webhooks/{delivery.pk}/", 302)]
-        assert "webhook.test" in answer.content.decode() and list_messages() == [SEND_TASK]
-        assert list_ids(get_page(admin, "/webhooks/")) == [delivery.pk]
-
     def test_the_admin_adds_one_and_shows_its_secret_once(self, admin: Client) -> None:
         path = "/admin/runs/webhookendpoint/"
         refused = admin.post(f"{path}add/", {"url": "https://127.0.0.1/", "is_enabled": "on"})
@@ -122,15 +113,6 @@ class TestList:
             f"Run failed Waiting to retry Example #{first} hooks.example.com 2 503 in 9 min",
         ]
 
-    def test_states_and_runs_are_filtered(self, viewer: Client) -> None:
-        first, second, third = make_many(3)
-        WebhookDelivery.objects.filter(pk=second.pk).update(state="failed")
-        cases = {"state=failed": [second], "state=waiting": [third, first], f"run={first.run_id}": [first]}
-        for query, expected in cases.items():
-            assert list_ids(get_page(viewer, f"/webhooks/?{query}")) == [one.pk for one in expected]
-        nothing = get_page(viewer, f"/webhooks/?run={first.run_id}&state=delivered")
-        assert list_ids(nothing) == [] and f"/webhooks/?state=failed&amp;run={first.run_id}" in nothing
-
     def test_pages_go_on_where_the_last_one_ended(self, viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(webhooks, "PAGE_SIZE", 2)
         keys = [one.pk for one in make_many(5)][::-1]
@@ -143,15 +125,14 @@ class TestList:
         newer = re.search(r'href="([^"]*)" rel="prev"', page)
         assert newer is not None and list_ids(get_page(viewer, newer[1])) == keys[2:4]
 
-    @pytest.mark.parametrize(
-        "query",
-        ["state=lost", "run=tea", "before=-1", "before=" + "9" * 40, "before=3&after=1", "state=%00", "run=%E2%80%AE"],
-    )
-    def test_what_is_not_valid_is_named_and_left_out(self, viewer: Client, query: str) -> None:
-        delivery = make_stored()
-        page = get_page(viewer, f"/webhooks/?{query}")
-        assert "message-warning" in page and list_ids(page) == [delivery.pk]
-        assert "\x00" not in page and "\u202e" not in page
+    def test_states_and_runs_are_filtered(self, viewer: Client) -> None:
+        first, second, third = make_many(3)
+        WebhookDelivery.objects.filter(pk=second.pk).update(state="failed")
+        cases = {"state=failed": [second], "state=waiting": [third, first], f"run={first.run_id}": [first]}
+        for query, expected in cases.items():
+            assert list_ids(get_page(viewer, f"/webhooks/?{query}")) == [one.pk for one in expected]
+        nothing = get_page(viewer, f"/webhooks/?run={first.run_id}&state=delivered")
+        assert list_ids(nothing) == [] and f"/webhooks/?state=failed&amp;run={first.run_id}" in nothing
 
 
 class TestDelivery:
