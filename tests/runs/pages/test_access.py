@@ -10,14 +10,12 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from django.contrib.auth.models import User
 from django.test import Client
 
 from runs.models import SavedView
 from runs.pages.access import NOTHING_DONE
-from tests.runs.builders import make_run
 from tests.runs.pages.history_builders import make_retried_run
-from tests.runs.pages.reading import HTMX, get_page, read_words, run_address
+from tests.runs.pages.reading import get_page, read_words, run_address
 from tests.site.test_content_security import InlineFinder
 from toolflow_site.errors import build_error_page
 
@@ -74,23 +72,6 @@ def test_a_form_of_an_ended_session_does_nothing_and_leads_back_to_its_page(
     assert not SavedView.objects.exists()
     for sender in ("", "https://evil.example/runs/", "//evil.example/", "javascript:x", "http://testserver.evil/x"):
         assert send(client, address, Referer=sender)["Location"] == lead_to("/runs/")
-
-
-def test_what_was_chosen_is_there_again_after_signing_in(client: Client) -> None:
-    run = make_run()
-    User.objects.create_superuser("grace", password="secret")
-    page = f"/runs/bulk/cancel/?scope=chosen&run={run.pk}"
-    asked = send(client, "/runs/bulk/cancel/", Referer=f"http://testserver{page}")
-    answer = client.post(asked["Location"], {"username": "grace", "password": "secret", "next": page}, follow=True)
-    assert answer.context["preview"]["count"] == 1
-
-
-@pytest.mark.parametrize("method", ["get", "post"])
-def test_a_part_of_an_open_page_leads_back_to_its_page(client: Client, method: str) -> None:
-    address = {"get": "/runs/7/live?revision=1&seen=0.0", "post": "/webhooks/7/send/"}[method]
-    headers = {**HTMX, "HX-Current-URL": "http://testserver/runs/7/?hide=low"}
-    answer = getattr(client, method)(address, headers=headers)
-    assert answer["HX-Redirect"] == "/accounts/login/?next=/runs/7/%3Fhide%3Dlow"
 
 
 def test_a_method_that_an_address_does_not_take_gets_a_page_and_scripts_a_problem(admin_client: Client) -> None:

@@ -53,15 +53,6 @@ def test_a_token_is_made_shown_once_and_lets_its_owner_in(viewer: Client) -> Non
     assert all(token not in str(session.get_decoded()) for session in BrowserSession.objects.all())
 
 
-def test_a_token_has_the_scope_and_the_time_that_were_chosen(viewer: Client) -> None:
-    chosen = [("30d", "read", 30), ("90d", "run", 90), ("365d", "edit", 365), ("never", "read", None)]
-    for expires, scope, days in chosen:
-        send_form(viewer, name=expires, expires=expires, scope=scope)
-        row = ApiToken.objects.get(name=expires)
-        lasts = None if row.expiry is None else round((row.expiry - row.created) / timedelta(days=1), 2)
-        assert (lasts, row.scope) == (days, scope)
-
-
 @pytest.mark.parametrize(
     ("most", "offered", "usual"),
     [
@@ -106,6 +97,19 @@ def test_a_name_is_free_unless_one_s_own_active_token_has_it_and_there_is_a_limi
     assert send_form(viewer, name="one more").status_code == 422
 
 
+def test_revoking_is_asked_first_ends_the_use_of_a_token_and_stays(viewer: Client, ada: User) -> None:
+    token = create_token(ada, name="leaked")
+    address = f"/tokens/{token[:15]}/revoke/"
+    assert 'class="button button-main button-danger"' in get_page(viewer, address)
+    assert read_problem(Script(token).get("nowhere"))["status"] == 404
+    viewer.post(address)
+    assert read_problem(Script(token).get("nowhere"))["status"] == 401
+    revoked_at = ApiToken.objects.get().revoked_at
+    for method in (viewer.get, viewer.post):
+        assert method(address, follow=True).status_code == 200
+    assert revoked_at is not None and ApiToken.objects.get().revoked_at == revoked_at
+
+
 def test_the_list_tells_state_and_use_of_each_of_one_s_own(viewer: Client, ada: User) -> None:
     now = timezone.now()
     create_token(ada, TokenScope.EDIT, name="in use", last_used_at=now - timedelta(hours=3, minutes=5))
@@ -122,16 +126,3 @@ def test_the_list_tells_state_and_use_of_each_of_one_s_own(viewer: Client, ada: 
     assert re.search(r"leaked tf_\w+… Read Revoked Never Never", ended)
     assert "somebody else" not in words and "Revoke in use" in words and "Revoke leaked" not in words
     assert count_queries(viewer, PAGE) == few
-
-
-def test_revoking_is_asked_first_ends_the_use_of_a_token_and_stays(viewer: Client, ada: User) -> None:
-    token = create_token(ada, name="leaked")
-    address = f"/tokens/{token[:15]}/revoke/"
-    assert 'class="button button-main button-danger"' in get_page(viewer, address)
-    assert read_problem(Script(token).get("nowhere"))["status"] == 404
-    viewer.post(address)
-    assert read_problem(Script(token).get("nowhere"))["status"] == 401
-    revoked_at = ApiToken.objects.get().revoked_at
-    for method in (viewer.get, viewer.post):
-        assert method(address, follow=True).status_code == 200
-    assert revoked_at is not None and ApiToken.objects.get().revoked_at == revoked_at

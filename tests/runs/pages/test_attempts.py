@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 import pytest
 from django.test import Client
 
-from runs.history.texts import MAX_SUGGESTIONS, MAX_TEXT_LENGTH, cut_text
+from runs.history.texts import MAX_SUGGESTIONS, MAX_TEXT_LENGTH
 from runs.models import Run, RunStatus
 from tests.engine.builders import make_attempt, make_error, make_issue
 from tests.runs.pages.history_builders import begin_attempt, make_retried_run, make_stored_run
@@ -34,18 +33,6 @@ class TestAttempt:
         assert "Fixed by attempt 2" in read_words(first) and "Fixed here" in read_words(second)
         run = make_stored_run(make_attempt(1, 1, "failed", issues=(make_issue("high", path="/text/deep"),)))
         assert "/text/deep missing" in read_words(get_page(viewer, run_address(run)))
-
-    def test_a_line_that_several_issues_point_at_leads_to_each(self, viewer: Client) -> None:
-        issues = [make_issue("high", audit=f"Audit <{number}>", path="/text") for number in range(11)]
-        run = make_stored_run(
-            make_attempt(1, 1, "failed", output={"text": "x"}),
-            make_attempt(1, 2, "failed", output={"text": "y"}, issues=tuple(issues)),
-        )
-        for query in ("", "?diff=1"):
-            part = get_page(viewer, f"{attempt_address(run, 1, 2)}{query}")
-            line = part[part.index('class="line-issues"') :].partition("</span>")[0]
-            assert re.findall(r'href="#(\S+)"', line) == [f"i{number}" for number in range(10)]
-            assert 'data-n="+2"' in line
 
     def test_an_answer_that_was_no_output_is_shown_as_it_came_and_an_error_says_what_to_fix(
         self, viewer: Client
@@ -75,12 +62,6 @@ class TestDownload:
         name = f"run-{run.pk}-step-1-attempt-1-output.json"
         assert answer["Content-Disposition"] == f'attachment; filename="{name}"'
 
-    def test_the_input_of_a_run_is_that_of_step_zero(self, viewer: Client) -> None:
-        run = make_retried_run()
-        address = f"{attempt_address(run, 0, 1)}?download"
-        assert f'href="{address}"' in get_page(viewer, attempt_address(run, 0, 1))
-        assert viewer.get(address).json() == {"topic": "tea"}
-
     def test_there_is_nothing_to_download_of_an_attempt_that_brought_nothing(self, viewer: Client) -> None:
         run = make_stored_run(make_attempt(1, 1, "errored"), status=RunStatus.RUNNING)
         begin_attempt(run, 2, 1)
@@ -108,13 +89,6 @@ class TestChanges:
         assert "<del>12</del> → <ins>9</ins>" in page and f'id="changes" href="{address}"' in page
         assert 'id="s1a3-l2" data-marks="high"' in page and 'id="i0-at" href="#i0"' in page
 
-    @pytest.mark.parametrize("number", [1, 2])
-    def test_what_has_nothing_before_it_or_no_output_shows_what_there_is(
-        self, viewer: Client, run: Run, number: int
-    ) -> None:
-        page = get_page(viewer, f"{attempt_address(run, 1, number)}?diff=1")
-        assert "<del>" not in page and 'id="changes"' not in page
-
 
 def make_quoting_run(*, count: int = 5, **fields: Any) -> Run:
     """A run whose audit and whose end quote what a model wrote."""
@@ -129,11 +103,6 @@ def make_quoting_run(*, count: int = 5, **fields: Any) -> Run:
 
 
 class TestLongTexts:
-    def test_no_code_of_an_invisible_character_is_cut_in_two(self) -> None:
-        assert str(cut_text("x" * MAX_TEXT_LENGTH)) == "x" * MAX_TEXT_LENGTH
-        cut = cut_text("\u202e" * 30, 10)
-        assert (str(cut), cut.left_out) == ("\\u202e" * 10 + "…", 20)
-
     def test_megabytes_that_an_audit_quotes_are_cut_and_it_is_said_where_they_are(self, viewer: Client) -> None:
         run = make_quoting_run()
         page = get_page(viewer, run_address(run))

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from flows.admin.document_check import NEW_DOCUMENT
 from flows.models import Flow
 from runs.backtests import work
-from runs.models import Backtest, Run, WorkState
+from runs.models import Backtest
 from runs.pages import backtests
 from tests.runs.backtest_rows import ask, backtest, finish, make_audited_flow, store_history, store_run
 from tests.runs.builders import make_version
@@ -38,12 +37,6 @@ class TestRequesting:
         assert (found.version, found.run_ids, found.limit) == (runs[0].version, [runs[3].pk], 500)
         assert found.asked_by is not None
 
-    def test_the_form_comes_with_filters_of_a_list(self, operator: Client) -> None:
-        store_history()
-        answer: Any = operator.get(f"{LIST}?flow=texts&status=failed&candidate=1")
-        assert (answer.context["filters"], answer.context["candidate"]) == ("status=failed", 1)
-        assert f"{LIST}?flow=texts" in get_page(operator, "/runs/?flow=texts").replace("&amp;", "&")
-
     @pytest.mark.parametrize(
         "fields",
         [
@@ -66,18 +59,6 @@ class TestRequesting:
         make_version(make_audited_flow())
         assert operator.post(LIST, {"candidate": "1"}).status_code == 409
 
-    def test_one_who_may_only_see_runs_starts_none(self, viewer: Client) -> None:
-        version = store_history()[0].version
-        found = ask(version)
-        addresses = (
-            LIST,
-            f"/backtests/{found.pk}/stop/",
-            "/flows/texts/versions/1/without-each/",
-        )
-        for address in addresses:
-            assert viewer.post(address, {"candidate": "1"}).status_code == 403
-        assert Backtest.objects.count() == 1
-
 
 class TestEditor:
     def post(self, client: Client, document: dict[str, Any], **headers: str) -> Any:
@@ -92,12 +73,6 @@ class TestEditor:
         assert json.loads(answer.content) == {"url": f"/backtests/{found.pk}/"}
         assert (found.version, found.base_version, found.digest) == (None, 1, make_audited_flow(5).digest)
         assert Flow.objects.get(name="texts").versions.count() == 1
-
-    def test_what_can_not_run_is_told(self, admin_client: Client) -> None:
-        store_history()
-        answer = self.post(admin_client, NEW_DOCUMENT, Accept="application/json")
-        assert answer.status_code == 422
-        assert not Backtest.objects.exists()
 
 
 class TestProgress:
@@ -131,6 +106,20 @@ class TestPage:
         assert [(issue["title"], issue["badge"].word) for issue in new] == [("Is long", "High")]
         assert answer.context["bar"] == [("refused", "0.00%", "50.00%"), ("same", "50.00%", "50.00%")]
 
+    def test_texts_of_models_and_editors_are_isolated_and_inert(self, viewer: Client) -> None:
+        spec = make_audited_flow()
+        audit = spec.steps[0].audits[0].model_copy(update={"name": "<i>قصير جدا", "message": "'\u202e' + output.text"})
+        step = spec.steps[0].model_copy(update={"audits": (audit,)})
+        store_run(make_version(spec), "عربي", "long enough")
+        lower = step.model_copy(update={"audits": (audit.model_copy(update={"rule": "true"}),)})
+        harder = step.model_copy(update={"audits": (audit.model_copy(update={"rule": "false"}),)})
+        for candidate in (lower, harder):
+            found = backtest(spec.model_copy(update={"steps": (candidate,)}))
+            page = get_page(viewer, f"/backtests/{found.pk}/")
+            assert "<i>" not in page
+            assert "\u202e" not in page
+        assert '<bdi dir="rtl">&lt;i&gt;قصير جدا' in page
+
     def test_lists_a_kind_page_by_page(self, viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(backtests, "PAGE_SIZE", 1)
         monkeypatch.setattr(backtests, "FIRST_ROWS", 1)
@@ -150,24 +139,6 @@ class TestPage:
         step = spec.steps[0].model_copy(update={"system_message": "Write more."})
         found = backtest(spec.model_copy(update={"steps": (step,)}))
         assert viewer.get(f"/backtests/{found.pk}/").context["untestable"]  # type: ignore[index]  # of a test client
-
-    def test_texts_of_models_and_editors_are_isolated_and_inert(self, viewer: Client) -> None:
-        spec = make_audited_flow()
-        audit = spec.steps[0].audits[0].model_copy(update={"name": "<i>قصير جدا", "message": "'\u202e' + output.text"})
-        step = spec.steps[0].model_copy(update={"audits": (audit,)})
-        store_run(make_version(spec), "عربي", "long enough")
-        lower = step.model_copy(update={"audits": (audit.model_copy(update={"rule": "true"}),)})
-        harder = step.model_copy(update={"audits": (audit.model_copy(update={"rule": "false"}),)})
-        for candidate in (lower, harder):
-            found = backtest(spec.model_copy(update={"steps": (candidate,)}))
-            page = get_page(viewer, f"/backtests/{found.pk}/")
-            assert "<i>" not in page
-            assert "\u202e" not in page
-        assert '<bdi dir="rtl">&lt;i&gt;قصير جدا' in page
-
-    def test_is_gone_for_a_number_that_is_none(self, viewer: Client) -> None:
-        for address in ("/backtests/7/", "/backtests/7/live"):
-            assert viewer.get(address).status_code == 404
 
 
 class TestElsewhere:
@@ -197,39 +168,6 @@ class TestElsewhere:
         }
         assert f"/backtests/{found.pk}/" not in get_page(operator, LIST)
 
-    def test_an_audit_whose_runs_all_succeed_in_the_end_only_costs_retries(self, operator: Client) -> None:
-        version = store_history()[0].version
-        Run.objects.filter(status="failed").delete()
-        backtest(version, leaves_out_each=True)
-        rows = operator.get("/flows/texts/").context["audits"]["rows"]  # type: ignore[index]  # as above
-        assert {row["name"]: row["without"].get("only_costs", False) for row in rows} == {
-            "Is long": True,
-            "Has no x": False,
-        }
-
-    def test_leaving_out_each_audit_can_be_stopped_there(self, operator: Client) -> None:
-        found = ask(store_history()[0].version, leaves_out_each=True)
-        assert (
-            operator.post(f"/backtests/{found.pk}/stop/", follow=True).redirect_chain[-1][0] == "/flows/texts/#audits"
-        )  # type: ignore[attr-defined]  # of a test client
-        assert operator.get("/flows/texts/").context["audits"]["without"] is None  # type: ignore[index]  # as above
-
-    def test_the_flow_page_says_why_it_was_not_worked_out(self, operator: Client) -> None:
-        found = ask(store_history()[0].version, leaves_out_each=True)
-        assert operator.get("/flows/texts/").context["audits"]["has_no_worker"]  # type: ignore[index]  # as above
-        found.end(WorkState.FAILED, "A plug-in is missing.")
-        page = read_plain(operator, "/flows/texts/")
-        assert "A plug-in is missing." in page and "Work out “without it” again" in page
-
-    def test_leaving_out_each_audit_waits_for_a_run_of_the_version_that_ended(self, operator: Client) -> None:
-        runs = store_history()
-        assert operator.get("/flows/texts/").context["has_ended_runs"]  # type: ignore[index]  # as above
-        version = make_version(make_audited_flow(5))
-        version.flow.make_live(version)
-        page: Any = operator.get("/flows/texts/")
-        assert not page.context["has_ended_runs"] and runs[0].version != version
-        assert 'disabled title="No run of v2' in page.content.decode()
-
     def test_nothing_is_said_of_audits_whose_runs_can_not_be_judged(self, operator: Client) -> None:
         version = make_version(make_audited_flow(5))
         store_run(version, "short", "long enough")  # judged otherwise than by its version
@@ -250,15 +188,3 @@ class TestElsewhere:
             assert f"/backtests/{found.pk}/" in page
             assert "\N{MINUS SIGN}50 %" in page
             assert ("after 10 runs (0 so far)" in page) == address.startswith("/flows/")
-
-    def test_a_live_version_offers_runs_that_bring_the_outcome(self, admin_client: Client) -> None:
-        first = store_history()[0].version
-        backtest(make_audited_flow(5))
-        version = make_version(make_audited_flow(5))
-        address = "/runs/bulk/run-again/?scope=all&filters=flow%3Dtexts&version=live&most=20"
-        page = f"/flows/texts/versions/{version.number}/"
-        assert address.replace("&", "&amp;") in get_page(admin_client, page)
-        version.flow.make_live(first)
-        assert address.replace("&", "&amp;") not in get_page(admin_client, page)
-        asked: Any = admin_client.get(address).context
-        assert (asked["uses_live_version"], asked["most"]) == (True, "20")

@@ -14,7 +14,7 @@ from runs.bulk_actions import requests, work
 from runs.models import BulkAction, BulkKind, Run, RunStatus, WorkState
 from tests.engine.builders import NOON, make_flow
 from tests.runs.builders import make_run, make_version, make_worker
-from tests.runs.pages.history_builders import make_retried_run, make_stored_run
+from tests.runs.pages.history_builders import make_stored_run
 from tests.runs.pages.reading import get_page, read_words
 
 pytestmark = pytest.mark.django_db
@@ -66,25 +66,6 @@ def make_action(**fields: Any) -> BulkAction:
 
 
 class TestAskingToConfirm:
-    def test_chosen_runs_are_named_and_those_left_out_counted(self, operator: Client) -> None:
-        queued, ended = make_run(), make_stored_run()
-        answer = ask(operator, CANCEL, choose(queued, ended))
-        preview = answer.context["preview"]
-        assert (preview["count"], preview["left_out"], preview["examples"]) == (1, 1, [queued])
-        page = answer.content.decode()
-        assert f"#{queued.pk}" in page and f"#{ended.pk}" not in page
-
-    @pytest.mark.parametrize(
-        ("fields", "cost", "unpriced", "simulated"),
-        [({"cost": Decimal("0.25"), "unpriced_count": 3}, Decimal("0.5"), 6, 0), ({"is_simulated": True}, None, 0, 2)],
-        ids=["real", "simulated"],
-    )
-    def test_running_again_says_what_the_originals_cost(
-        self, operator: Client, fields: Any, cost: Decimal | None, unpriced: int, simulated: int
-    ) -> None:
-        preview = ask(operator, RUN_AGAIN, choose(*make_failed(2, **fields))).context["preview"]
-        assert (preview["cost"], preview["unpriced"], preview["simulated"]) == (cost, unpriced, simulated)
-
     def test_all_that_match_are_shown_by_filters_examples_and_number(
         self, operator: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -133,15 +114,19 @@ class TestAskingToConfirm:
         assert posted.status_code == 400
         assert Run.objects.get().status == RunStatus.QUEUED and not BulkAction.objects.exists()
 
+    @pytest.mark.parametrize(
+        ("fields", "cost", "unpriced", "simulated"),
+        [({"cost": Decimal("0.25"), "unpriced_count": 3}, Decimal("0.5"), 6, 0), ({"is_simulated": True}, None, 0, 2)],
+        ids=["real", "simulated"],
+    )
+    def test_running_again_says_what_the_originals_cost(
+        self, operator: Client, fields: Any, cost: Decimal | None, unpriced: int, simulated: int
+    ) -> None:
+        preview = ask(operator, RUN_AGAIN, choose(*make_failed(2, **fields))).context["preview"]
+        assert (preview.cost, preview.unpriced, preview.simulated) == (cost, unpriced, simulated)
+
 
 class TestDoingIt:
-    def test_chosen_runs_are_cancelled_at_once(self, operator: Client) -> None:
-        first, second, _ = (make_run() for _ in range(3))
-        address, _ = confirm(operator, CANCEL, choose(first, second))
-        assert set(Run.objects.filter(status=RunStatus.CANCELLED)) == {first, second}
-        words = read_words(get_page(operator, address))
-        assert "Cancel 2 selected runs By ada," in words and "Done 2 runs cancelled" in words
-
     def test_the_page_leads_to_the_new_runs_and_names_those_that_can_not_run(self, operator: Client) -> None:
         run, archived = make_stored_run(), make_stored_run(spec=make_flow())
         archived.flow.is_archived = True
@@ -211,19 +196,3 @@ class TestProgress:
         action.refresh_from_db()
         assert (action.state, action.done) == (WorkState.STOPPED, 3)
         assert 'id="bulk-stop"' not in get_page(operator, address)
-
-    def test_the_list_has_them_all_with_their_state(self, viewer: Client) -> None:
-        make_action(state=WorkState.DONE, done=5, skipped=2, failed=1)
-        make_action(token="feed" * 8, kind=BulkKind.CANCEL, is_chosen=True)
-        words = read_words(get_page(viewer, "/runs/bulk/"))
-        assert re.search(r"Cancel 4 selected runs bulk-\d+ Queued 0 0", words)
-        assert re.search(r"Re-run all runs bulk-\d+ Done 5 3", words)
-
-
-def test_the_bar_above_the_list_acts_on_the_runs_that_are_shown(operator: Client) -> None:
-    make_retried_run()
-    page = get_page(operator, "/runs/?flow=colour-theme&status=succeeded")
-    assert '<input type="hidden" name="filters" value="flow=colour-theme&amp;status=succeeded">' in page
-    assert 'name="scope" value="chosen"' in page and 'name="scope" value="all"' in page
-    for address in ("/runs/export/csv?", "/runs/export/jsonl?"):
-        assert f'href="{address}flow=colour-theme&amp;status=succeeded' in page

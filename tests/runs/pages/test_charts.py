@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from datetime import date, timedelta
 from decimal import Decimal
 
 import pytest
-from django.conf import settings
 
 from runs.formatting import (
     format_cost,
@@ -18,32 +16,13 @@ from runs.formatting import (
     format_plural,
     format_share,
 )
-from runs.pages.flow_figures import find_versions, mark_versions, plot_sparkline
-from runs.pages.flow_page import PERIODS, build_period
+from runs.pages.flow_figures import find_versions, mark_versions
+from runs.pages.flow_page import build_period
 from runs.statistics.figures import DayRuns
 from runs.statistics.sums import RunSums
 from tests.runs.pages.reading import THIN
 
 TODAY = date(2026, 5, 13)  # a Wednesday
-
-
-class TestDays:
-    def test_periods_end_today_and_twelve_months_are_whole_weeks(self) -> None:
-        found = {name: build_period(name, TODAY) for name in PERIODS}
-        assert {name: len(period.slots) for name, period in found.items()} == {
-            "7d": 7,
-            "14d": 14,
-            "30d": 30,
-            "90d": 90,
-            "12m": 52,
-        }
-        assert {period.find_slot(TODAY) for period in found.values()} == {6, 13, 29, 89, 51}
-        assert {slot.first.weekday() for slot in found["12m"].slots} == {0}
-
-    def test_small_columns_show_next_to_nothing_and_nothing_but_no_gap(self) -> None:
-        spark = plot_sparkline([1_000, None, 1, 0])
-        assert spark["columns"] == "M37.5,0h175V28h-175zM537.5,27h175V28h-175z"
-        assert spark["zeros"] == "M787.5,27h175V28h-175z"
 
 
 @pytest.mark.parametrize(
@@ -115,26 +94,3 @@ class TestNumbers:
         assert shares == ["—", "0 %", "under 1 %", "71 %", "over 99 %", "100 %"]
         assert [format_mean(mean) for mean in (None, 1.318, 12.44, 140.2)] == ["—", "1.32", "12.4", "140"]
         assert format_large(2_345_678) == "2.3M"
-
-
-@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
-def test_every_text_has_a_contrast_of_at_least_four_and_a_half_on_every_ground(theme: int) -> None:
-    def luminance(colour: str) -> float:
-        channels = [int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5)]
-        linear = [value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in channels]
-        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-    def contrast(one: str, other: str) -> float:
-        darker, lighter = sorted((luminance(one), luminance(other)))
-        return (lighter + 0.05) / (darker + 0.05)
-
-    css = (settings.BASE_DIR / "static/toolflow/css/tokens.css").read_text(encoding="utf-8")
-    pairs_of_themes = re.findall(r"--tf-([\w-]+): light-dark\((#\w{6}), (#\w{6})\)", css)
-    colours = {name: found[theme] for name, *found in pairs_of_themes}
-    tones = ("passed", "failed", "errored", "critical", "high", "medium", "low", "accent")
-    pairs = [(text, ground) for text in ("text", "text-quiet", *tones) for ground in ("ground", "surface", "inset")]
-    # Marked lines hold plain and quiet text, chips the text of their own tone.
-    pairs += [(text, f"{tone}-soft") for tone in tones for text in (tone, "text", "text-quiet")]
-    pairs += [("on-accent", "accent"), ("on-accent", "accent-strong")]
-    weak = {pair: round(contrast(colours[pair[0]], colours[pair[1]]), 2) for pair in pairs}
-    assert {pair: ratio for pair, ratio in weak.items() if ratio < 4.5} == {}

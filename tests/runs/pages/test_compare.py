@@ -18,9 +18,8 @@ from runs.models import Run, RunStatus
 from runs.pages import compare_steps
 from runs.pages.compare import compare_runs
 from tests.engine.builders import make_attempt, make_issue, make_step, make_usage
-from tests.runs.builders import make_run
-from tests.runs.pages.history_builders import BEGIN, begin_attempt, make_page_flow, make_retried_run, make_stored_run
-from tests.runs.pages.reading import THIN, count_queries, get_page, read_words, run_address
+from tests.runs.pages.history_builders import BEGIN, make_page_flow, make_retried_run, make_stored_run
+from tests.runs.pages.reading import THIN, count_queries, get_page, read_words
 
 pytestmark = pytest.mark.django_db
 
@@ -96,39 +95,6 @@ def test_figures_have_the_difference_with_its_sign() -> None:
         assert [one["delta"] for one in compare(first, second)["figures"] if one["name"] == "Cost"] == ["—"]
 
 
-def test_inputs_and_final_outputs_are_compared_by_structure(viewer: Client) -> None:
-    first = make_stored_run(
-        make_attempt(1, 1, "failed", output={"colours": ["red"]}),
-        make_attempt(1, 2, output={"name": "Sea", "colours": ["#00f", "#0ff"]}),
-        make_attempt(1, 3, "interrupted"),
-        make_attempt(2, 1, output={"b": 2, "a": 1}),
-        input={"topic": "the sea"},
-    )
-    second = make_stored_run(
-        make_attempt(1, 1, output={"colours": ["#00f", "#0ff", "#fff"], "name": "Foam"}),
-        make_attempt(2, 1, output={"a": 1, "b": 2}),
-        input={"topic": "the sea"},
-    )
-    page = compare(first, second)
-    assert page["input"]["is_same"]
-    one, two, three = (step["diff"] for step in page["steps"])
-    assert one is not None and two is not None and three is None
-    assert ([*one["counts"].values()], two["is_same"]) == ([1, 1, 0], True)
-    assert f"#{first.pk}, attempt 2 Passed" in read(viewer, first, second)
-
-
-def test_a_step_that_only_one_run_reached_has_no_differences(viewer: Client) -> None:
-    first = make_failed(make_attempt(1, 1, "failed", output={"text": "x"}))
-    second = make_stored_run(make_attempt(1, 1), make_attempt(2, 1, output={"text": "y"}))
-    step = compare(first, second)["steps"][1]
-    assert [side["badge"].word for side in step["sides"]] == ["Not begun", "Passed"]
-    assert len(step["outputs"]) == 1 and all(figure["delta"] == "—" for figure in step["figures"])
-    third = make_stored_run(make_attempt(1, 1), status=RunStatus.RUNNING)
-    begin_attempt(third, 2, 1)
-    assert f"#{third.pk} Running" in read(viewer, second, third)
-    assert "Not begun" in read(viewer, second, make_run(first.version))
-
-
 class TestIssues:
     @staticmethod
     def group(left: Run, right: Run) -> dict[str, list[str]]:
@@ -146,30 +112,10 @@ class TestIssues:
         expected = {"new": ["Odd."], "persisted": ["“blue”"], "fixed": ["A bit long."]}
         assert self.group(first, second) == self.group(second, first) == expected
 
-    def test_an_item_that_moved_is_the_same_one(self) -> None:
-        before, after = ({"items": [{"id": n, "v": "text"} for n in ids]} for ids in ((1, 2, 3), (2, 3)))
-        fields = {"code": "bad", "audit": "Items"}
-        first = make_failed(
-            make_attempt(1, 1, "failed", output=before, issues=(make_issue(path="/items/2", **fields),))
-        )
-        second = make_failed(
-            make_attempt(1, 1, "failed", output=after, issues=(make_issue(path="/items/1", **fields),))
-        )
-        assert list(self.group(first, second)) == ["persisted"]
-
     def test_a_run_that_was_not_judged_fixed_nothing(self) -> None:
         first, second = make_failed(judge()), make_failed(make_attempt(1, 1, "errored", output=None))
         assert self.group(first, second) == {"unchecked": ["No colour."]}
         assert self.group(make_failed(make_attempt(1, 1, "errored")), make_failed(judge())) == {"all": ["No colour."]}
-
-    def test_an_issue_its_line_and_its_run_lead_to_each_other(self, viewer: Client) -> None:
-        left = make_failed(make_attempt(1, 1, "failed"), judge().model_copy(update={"number": 2}))
-        right = make_failed(judge({"name": "Sea", "colours": ["#00f", "#0ff", "green"]}))
-        page = get_page(viewer, address(left, right))
-        assert re.search(r'<span class="line diff-changed"[^>]* data-marks="high">.*id="b1-i0-at" href="#b1-i0"', page)
-        assert '<li class="issue" id="b1-i0"' in page and 'href="#b1-i0-at">/colours/2</a>' in page
-        target = f"{run_address(right)}steps/1/attempts/1/"
-        assert f'href="{target}#i0"' in page and 'id="i0"' in get_page(viewer, target)
 
     def test_only_the_most_severe_are_listed_and_marked(self, viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(compare_steps, "MAX_ISSUES", 1)
@@ -228,21 +174,6 @@ def test_outputs_too_long_to_compare_are_shown_or_left_to_their_own_pages(
     ]
     words = read(viewer, *runs)
     assert "Too large to show" in words and "secret" not in words
-
-
-def test_a_response_that_is_no_output_can_be_read_in_the_chosen_view(viewer: Client) -> None:
-    issue = make_issue("critical", "That is no call of the tool.", path="/wrong")
-    bad = make_failed(make_attempt(1, 1, "invalid", output=None, raw_output={"wrong": 1}, issues=(issue,)))
-    good = make_failed(make_attempt(1, 1, output={"text": "fine"}))
-    page = get_page(viewer, address(good, bad))
-    # The good one is newer.
-    assert f"Response that is not a usable output, #{bad.pk}" in read_words(page)
-    assert 'href="#a1-i0-at">/wrong</a>' in page and 'id="a1-i0-at"' in page
-    assert page.count('data-view="text"') == 2
-    page = get_page(viewer, f"{address(good, bad)}&view=json")
-    assert page.count('data-view="json"') == 2 and f"?a={bad.pk}&amp;b={good.pk}&amp;view=text#a1" in page
-    viewer.cookies["toolflow_view"] = "json"
-    assert 'data-view="json"' in get_page(viewer, address(good, bad))
 
 
 def test_what_a_model_wrote_is_inert(viewer: Client) -> None:

@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from flows.engine.history import Attempt
-from flows.engine.judging import MORE_ISSUES
 from runs import models
 from runs.history.lifecycle import StepIssues
 from tests.engine.builders import make_attempt, make_issue
@@ -57,11 +55,6 @@ class TestMarks:
         kinds = [found.list_marks(one.pk)[0].kind for one in (first, third, fourth)]
         assert kinds == ["introduced", "returned", "persisted"]
 
-    def test_with_nothing_to_compare_nothing_is_said(self) -> None:
-        one = issue()
-        for others in ([], [("errored", [])], [("", [])]):
-            assert trace(("failed", [one]), *others).list_marks(one.pk) == []
-
     def test_an_issue_is_told_anew_when_the_attempt_ends_that_says_something_about_it(self) -> None:
         gone, stays, later = issue("/a"), issue("/b"), issue("/b")
         found = trace(("failed", [gone, stays]), ("failed", [later]), ("failed", [issue("/b")]))
@@ -70,15 +63,6 @@ class TestMarks:
             for since in (2, 3, 4)
         }
         assert news == {2: [(1, gone.position), (1, stays.position)], 3: [(2, later.position)], 4: []}
-
-    def test_what_an_attempt_fixed_is_listed_the_gravest_first(self) -> None:
-        low, critical = issue("/a", severity="low"), issue("/b", severity="critical")
-        fixed = trace(("failed", [low, critical]), ("passed", [])).list_fixed(2)
-        assert fixed is not None
-        assert [(link["title"], link["place"], link["address"]) for link in fixed["links"]] == [
-            ("Hex colours", "/b", f"steps/2/attempts/1/#i{critical.position}"),
-            ("Hex colours", "/a", f"steps/2/attempts/1/#i{low.position}"),
-        ]
 
 
 class TestSummary:
@@ -105,31 +89,9 @@ class TestSummary:
         found = trace(*[(outcome, [issue(f"/{name}") for name in names]) for outcome, names in attempts])
         assert summarise(found) == summary
 
-    def test_what_is_only_no_longer_listed_was_not_checked_again(self) -> None:
-        more = issue(code=MORE_ISSUES)
-        found = trace(("failed", [issue("/a"), issue("/b")]), ("failed", [issue("/b"), issue("/c"), more]))
-        assert summarise(found) == ("4 issues: 1 persisted, 2 new in attempt 2, 1 not checked again since attempt 1")
-
 
 @pytest.mark.django_db
 class TestOnThePage:
-    def history(self) -> list[Attempt]:
-        def found(name: str) -> Any:
-            return make_issue("high", f"“{name}” is wrong.", code="hex_format", audit="Hex colours", path=f"/{name}")
-
-        return [
-            make_attempt(1, 1, "failed", issues=(found("accent"), found("ground"))),
-            make_attempt(1, 2, "failed", issues=(found("ground"),)),
-            make_attempt(1, 3),
-        ]
-
-    def test_each_issue_says_what_became_of_it_and_leads_there(self, viewer: Client) -> None:
-        run = make_stored_run(*self.history())
-        second = get_page(viewer, attempt_address(run, 1, 2))
-        assert "Persisted since attempt 1 Fixed by attempt 3" in read_words(second)
-        assert f'Persisted since <a href="{attempt_address(run, 1, 1)}#i1">attempt 1</a>' in second
-        assert f'Fixed by <a href="{attempt_address(run, 1, 3)}">attempt 3</a>' in second
-
     def test_an_item_that_moved_is_followed_by_outputs_that_are_not_shown(self, viewer: Client) -> None:
         def found(*colours: str) -> Any:
             place = f"/colours/{colours.index('red')}"

@@ -45,23 +45,6 @@ def courses(*attempts: tuple[str, list[models.Issue]], outputs: Sequence[Any] = 
     ]
 
 
-class TestCourse:
-    def test_audit_code_and_path_make_it_the_same_whatever_its_words(self) -> None:
-        assert courses(("failed", [issue("3 words.")]), ("failed", [issue("5 words.")])) == ["1 2"]
-        for other in ({"audit": "Other"}, {"code": "other"}, {"path": "/text"}):
-            assert courses(("failed", [issue()]), ("failed", [issue(**other)])) == ["1 fixed2", "2"]
-
-
-class TestSeveralOfAKind:
-    def test_they_are_counted_and_those_that_say_the_same_belong_together(self) -> None:
-        both = [issue("“red” is wrong."), issue("“blue” is wrong.")]
-        assert courses(("failed", both), ("failed", [issue("“blue” is wrong.")])) == ["1 fixed2", "1 2"]
-
-    def test_only_as_many_return_as_went(self) -> None:
-        attempts: Attempts = [("failed", [issue()]), ("failed", []), ("failed", [issue(), issue()])]
-        assert courses(*attempts) == ["1 fixed2 3", "3"]
-
-
 def colours(*names: str) -> dict[str, Any]:
     return {"colours": list(names)}
 
@@ -110,12 +93,6 @@ class TestItemsThatMove:
         outputs = [lines("n/a", 2, 3, 4), lines(1, 2, 3, "n/a")]
         assert courses(("failed", [before]), ("failed", [after]), outputs=outputs) == ["1 fixed2", "2"]
 
-    def test_the_same_path_comes_first_whatever_moved(self) -> None:
-        before = [issue("“red” is wrong.", path="/colours/1"), issue("“blue” is wrong.", path="/colours/2")]
-        after = [issue("“blue” is wrong.", path="/colours/1")]
-        outputs = [colours("#111", "red", "blue"), colours("#111", "blue")]
-        assert courses(("failed", before), ("failed", after), outputs=outputs) == ["1 2", "1 fixed2"]
-
     @pytest.mark.parametrize(
         "path", ["/lines/0/text", "/colours/07", "/colours/99999999999999999999", "/colours/-", "/0/0", "colours/0"]
     )
@@ -146,10 +123,6 @@ class TestMoreThanAreKept:
         ]
         assert courses(*attempts, outputs=[{}, {}, {}]) == ["1 3", "1 fixed3", "2 fixed3", "2 fixed3"]
 
-    def test_what_other_audits_found_is_fixed_all_the_same(self) -> None:
-        other = issue(audit="Other", path="/lines/9")
-        assert courses(("failed", [other]), ("failed", self.cut(range(1)))) == ["1 fixed2", "2", "2"]
-
     @pytest.mark.parametrize(
         ("code", "more"), [(SCHEMA_MISMATCH, MORE_SCHEMA_MISMATCHES), (TYPE_MISMATCH, MORE_TYPE_MISMATCHES)]
     )
@@ -159,28 +132,38 @@ class TestMoreThanAreKept:
         assert courses(("invalid", before), ("invalid", after), ("failed", [])) == ["1 fixed3", "2 fixed3", "2 fixed3"]
 
 
-class TestWhatAnAttemptLookedAt:
-    def test_audits_that_could_not_run_on_an_invalid_output_fix_nothing(self) -> None:
-        mismatch = issue("Missing.", audit="", code=SCHEMA_MISMATCH)
-        attempts: Attempts = [("failed", [issue()]), ("invalid", [mismatch]), ("passed", [])]
-        assert courses(*attempts) == ["1 fixed3", "2 fixed3"]
+MISMATCH, UNREAD, TYPE = (
+    issue(audit="", code=code) for code in (SCHEMA_MISMATCH, "malformed_arguments", TYPE_MISMATCH)
+)
+RED_ONE, BLUE_ONE, OTHER, BROKEN = (
+    issue("“red” is wrong."),
+    issue("“blue” is wrong."),
+    issue(audit="Other"),
+    issue(code="audit_error"),
+)
 
-    def test_what_an_invalid_output_broke_before_is_fixed_once_it_breaks_something_later(self) -> None:
-        unread, schema, type_ = (
-            issue(audit="", code=code) for code in ("malformed_arguments", SCHEMA_MISMATCH, TYPE_MISMATCH)
-        )
-        assert courses(("invalid", [unread]), ("invalid", [schema]), ("invalid", [type_])) == [
-            "1 fixed2",
-            "2 fixed3",
-            "3",
-        ]
-        assert courses(("invalid", [schema]), ("invalid", [unread]), ("invalid", [schema])) == ["1 3", "2 fixed3"]
 
-    def test_an_audit_that_could_not_be_evaluated_fixes_nothing_of_its_own(self) -> None:
-        broken = issue("It broke.", code="audit_error")
-        other = issue(audit="Other")
-        attempts: Attempts = [("failed", [issue(), other]), ("failed", [broken]), ("passed", [])]
-        assert courses(*attempts) == ["1 fixed3", "1 fixed2", "2 fixed3"]
+@pytest.mark.parametrize(
+    ("attempts", "expected"),
+    [
+        # Audit, code and path make it the same, whatever its words.
+        ([("failed", [issue("3 words.")]), ("failed", [issue("5 words.")])], ["1 2"]),
+        ([("failed", [issue()]), ("failed", [OTHER])], ["1 fixed2", "2"]),
+        ([("failed", [issue()]), ("failed", [issue(code="other")])], ["1 fixed2", "2"]),
+        ([("failed", [issue()]), ("failed", [issue(path="/text")])], ["1 fixed2", "2"]),
+        # Those of a kind are counted, and those that say the same belong together.
+        ([("failed", [RED_ONE, BLUE_ONE]), ("failed", [BLUE_ONE])], ["1 fixed2", "1 2"]),
+        ([("failed", [issue()]), ("failed", []), ("failed", [issue(), issue()])], ["1 fixed2 3", "3"]),
+        # Audits that could not run fix nothing.
+        ([("failed", [issue()]), ("invalid", [MISMATCH]), ("passed", [])], ["1 fixed3", "2 fixed3"]),
+        ([("failed", [issue(), OTHER]), ("failed", [BROKEN]), ("passed", [])], ["1 fixed3", "1 fixed2", "2 fixed3"]),
+        # What an invalid output broke is fixed once it breaks something later.
+        ([("invalid", [UNREAD]), ("invalid", [MISMATCH]), ("invalid", [TYPE])], ["1 fixed2", "2 fixed3", "3"]),
+        ([("invalid", [MISMATCH]), ("invalid", [UNREAD]), ("invalid", [MISMATCH])], ["1 3", "2 fixed3"]),
+    ],
+)
+def test_courses(attempts: Attempts, expected: list[str]) -> None:
+    assert courses(*attempts) == expected
 
 
 ISSUES = st.builds(
@@ -212,48 +195,6 @@ def test_each_issue_that_was_judged_is_on_one_course_which_only_goes_forward(att
         assert {(s.finding.issue.audit, s.finding.issue.code) for s in track.sightings} == {
             (track.last.finding.issue.audit, track.last.finding.issue.code)
         }
-
-
-@given(ATTEMPTS)
-def test_what_came_before_and_what_comes_after_agree(attempts: Attempts) -> None:
-    for track in trace(*attempts):
-        assert track.sightings[0].origin is None and track.sightings[0].fixed_before is None
-        for before, after in zip(track.sightings, track.sightings[1:], strict=False):
-            if before.fixed_by is None:
-                assert before.found_again is after
-                assert after.fixed_before is None and after.origin is (before.origin or before)
-            else:
-                assert before.found_again is None
-                assert before.number < before.fixed_by < after.number
-                assert after.origin is None and after.fixed_before == before.fixed_by
-
-
-@given(ATTEMPTS)
-def test_as_many_of_a_kind_go_on_as_both_attempts_have(attempts: Attempts) -> None:
-    both = [("failed", [one for one in issues if one.code == "length"]) for _, issues in attempts[:2]]
-    if len(both) < 2:
-        return
-    first, second = (
-        [(one.audit, one.path) for one in issues if one.path is None or "/a" not in one.path] for _, issues in both
-    )
-    going_on = [
-        track.last.finding.issue
-        for track in trace(*both)
-        if len(track.sightings) == 2 and "/a" not in (track.last.finding.issue.path or "")
-    ]
-    for kind in {*first, *second}:
-        assert sum((one.audit, one.path) == kind for one in going_on) == min(first.count(kind), second.count(kind))
-
-
-@given(ATTEMPTS)
-def test_attempts_without_an_output_change_nothing_for_the_others(attempts: Attempts) -> None:
-    def shape(tracks: list[Track]) -> list[list[tuple[int, bool, bool]]]:
-        return [
-            [(id(s.finding.issue), s.origin is None, s.fixed_by is None) for s in track.sightings] for track in tracks
-        ]
-
-    with_output = [one for one in attempts if one[0] in ("passed", "failed", "invalid")]
-    assert shape(trace(*attempts)) == shape(trace(*with_output))
 
 
 class TestWork:
@@ -295,19 +236,6 @@ def list_pointers(value: Any, parts: tuple[str | int, ...] = ()) -> Iterator[str
     children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for part, child in children:
         yield from list_pointers(child, (*parts, part))
-
-
-def test_one_that_was_wholly_changed_is_the_same_only_in_its_place() -> None:
-    moves = ItemMoves(["gone", "one", "keep", "two"], ["keep", "three", "one!"])
-    assert moves.trace_back("/0") == "/2"
-    assert moves.trace_back("/1") is None
-    assert ItemMoves(["one"], ["two"]).trace_back("/0") == "/0"
-
-
-@given(VALUES)
-def test_in_the_same_output_everything_stood_where_it_stands(value: Any) -> None:
-    moves = ItemMoves(value, value)
-    assert [moves.trace_back(pointer) for pointer in list_pointers(value)] == list(list_pointers(value))
 
 
 @given(VALUES, VALUES, st.text(alphabet="/01ab~-", max_size=6))

@@ -14,7 +14,7 @@ from runs.models import EndReason, Priority, RunStatus
 from runs.models.run import in_future
 from tests.engine.builders import NOON, make_attempt, make_usage
 from tests.runs.builders import make_run
-from tests.runs.pages.history_builders import begin_attempt, make_stored_run
+from tests.runs.pages.history_builders import make_stored_run
 from tests.runs.pages.reading import attempt_address, get_page, read_plain, run_address
 
 pytestmark = pytest.mark.django_db
@@ -59,14 +59,6 @@ def test_a_run_that_waits_says_for_what_and_until_when(viewer: Client, settings:
 )
 def test_budgets_are_shown_with_what_is_used_of_them(viewer: Client, fields: dict[str, Any], shown: str) -> None:
     assert shown in read_plain(viewer, run_address(make_stored_run(make_attempt(1, 1), **fields)))
-
-
-def test_the_list_marks_runs_of_high_and_low_priority(viewer: Client) -> None:
-    for priority in Priority:
-        make_run(priority=priority)
-    words = read_plain(viewer, "/runs/")
-    counts = [words.count(f"{name} priority Queued") for name in ("High", "Low", "Normal")]
-    assert counts == [1, 1, 0]
 
 
 @pytest.mark.parametrize("reason", [EndReason.BUDGET_EXCEEDED, EndReason.DEADLINE_EXCEEDED])
@@ -140,8 +132,10 @@ class TestRetryBill:
     ) -> None:
         assert words in read_bill(viewer, *attempts)
 
-    def test_while_a_step_may_still_pass_nothing_is_called_wasted(self, viewer: Client) -> None:
-        run = make_stored_run(*PRICED[2:], status=RunStatus.RUNNING)
-        begin_attempt(run, 2, 3)
-        words = read_plain(viewer, run_address(run))
-        assert "none of it led to a pass yet." in words and "Retries that did not" not in words
+
+def test_the_list_marks_runs_of_high_and_low_priority(viewer: Client) -> None:
+    for priority in Priority:
+        make_run(priority=priority)
+    words = read_plain(viewer, "/runs/")
+    counts = [words.count(f"{name} priority Queued") for name in ("High", "Low", "Normal")]
+    assert counts == [1, 1, 0]

@@ -97,17 +97,6 @@ def test_a_page_that_is_not_there_is_not_found(viewer: Client, run: Run) -> None
         assert viewer.get(f"{attempt_address(run, 1, 1)}?issues={asked}").status_code == 404, asked
 
 
-def test_what_changed_is_shown_beside_the_issues_of_the_same_page(viewer: Client) -> None:
-    first = make_attempt(1, 1, "failed", output={"items": []})
-    run = make_stored_run(first, make_failed(2), status=RunStatus.FAILED)
-    address = attempt_address(run, 1, 2)
-    assert f'href="{address}?diff=1&amp;issues=2"' in get_page(viewer, f"{address}?issues=2")
-    shown = get_page(viewer, f"{address}?issues=2&diff=1")
-    targets = set(re.findall(r'class="line-issue[^>]* href="#([^"]+)"', shown))
-    assert targets == set(list_shown(shown)) and len(targets) == MAX_LISTED_ISSUES
-    assert f'id="changes" href="{address}?issues=2"' in shown
-
-
 def list_links(viewer: Client, address: str, pattern: str) -> list[str]:
     """Where the links lead that ``pattern`` finds on a page."""
     return [urljoin(address, unescape(link)) for link in re.findall(pattern, get_page(viewer, address))]
@@ -120,12 +109,6 @@ def assert_leads_to_its_line(viewer: Client, target: str) -> None:
 
 class TestLinks:
     """Links to issues beyond the first page of their attempt lead to the page that has them."""
-
-    def test_what_became_of_an_issue_leads_to_the_issue_in_the_other_attempt(self, viewer: Client, run: Run) -> None:
-        for words in ("Persisted since ", "Still there in "):
-            targets = list_links(viewer, f"{attempt_address(run, 1, 2)}?issues=2", f'{words}<a href="([^"]+)"')
-            assert len(targets) == MAX_LISTED_ISSUES and all("?issues=2#" in target for target in targets)
-            assert_leads_to_its_line(viewer, targets[150])
 
     def test_what_was_told_fixed_and_hidden_from_the_model(self, viewer: Client) -> None:
         grave = tuple(make_issue("high", audit="Items", path=f"/items/{place}") for place in range(MAX_LISTED_ISSUES))

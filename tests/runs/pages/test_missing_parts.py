@@ -8,15 +8,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.core.management import call_command
 from django.db.models import QuerySet
 from django.test import Client
 
 from flows.models import FlowVersion
-from runs.models import DailyRuns, Run, RunStatus
+from runs.models import Run, RunStatus
 from runs.models.run import in_future
 from runs.retention.purging import remove_outputs
-from runs.rollup import count_ended_runs
 from tests.engine.builders import make_attempt, make_issue, make_usage
 from tests.runs.builders import make_version
 from tests.runs.pages.history_builders import begin_attempt, make_page_flow, make_stored_run
@@ -82,11 +80,6 @@ class TestUnreadableVersions:
         address = f"/api/v1/runs/{run.pk}/steps"
         assert [step["index"] for step in admin_client.get(address).json()["items"]] == [0, 1, 2]
         assert admin_client.get(f"{address}/3").status_code == 404
-
-    def test_its_runs_are_counted_like_all_others(self, run: Run) -> None:
-        assert count_ended_runs() == 1
-        call_command("rebuild_statistics", stdout=io.StringIO())
-        assert list(DailyRuns.objects.values_list("flow", "failed")) == [(run.flow_id, 1)]
 
     def test_its_runs_can_be_run_again_with_a_version_that_can_be_read(self, operator: Client, run: Run) -> None:
         address = f"/runs/new/{run.flow.name}/?from={run.pk}"

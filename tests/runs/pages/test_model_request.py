@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.engine.history import Attempt, History
-from flows.engine.prompt import CURRENT_STEP_HEADING, build_request, build_sections
-from flows.engine.providers import Api, Provider, Providers
+from flows.engine.prompt import build_request, build_sections
 from flows.engine.spec import FlowSpec
 from runs import models
 from runs.history.issue_links import find_hidden_issues
@@ -22,7 +21,7 @@ from runs.pages.model_request import Expected, read_model_request
 from runs.stored_history import build_issues
 from tests.engine.builders import make_attempt, make_flow, make_history, make_issue, make_step
 from tests.runs.pages.history_builders import make_asked_run, make_page_flow, make_stored_run
-from tests.runs.pages.reading import HTMX, attempt_address, count_queries, get_page, read_words
+from tests.runs.pages.reading import attempt_address, count_queries, get_page, read_words
 
 LOW, MEDIUM, HIGH = (
     make_issue(severity, f"The text is {severity}.", audit=f"{severity.capitalize()} audit", path="/text")
@@ -50,58 +49,11 @@ def take_apart(flow: FlowSpec, history: History, index: int = 1, **changes: Any)
 
 
 class TestSystemMessage:
-    def test_each_feedback_line_leads_to_the_issue_that_it_came_from(self) -> None:
-        failed = [make_attempt(1, n, "failed", issues=(LOW, HIGH, LOW, HIGH)) for n in (1, 2)]
-        message = take_apart(FLOW, make_history(*failed))
-        assert [line.text for line in message["own"].lines] == ["Write about tea."]
-        (section,) = message["sections"]
-        assert [section["heading"], *(attempt["heading"] for attempt in section["attempts"])] == [
-            "## Current step attempts",
-            "### Attempt 1",
-            "### Attempt 2",
-        ]
-        links = [
-            link["address"] for attempt in section["attempts"] for line in attempt["lines"] for link in line["links"]
-        ]
-        assert links == [
-            "steps/1/attempts/1/#i1",
-            "steps/1/attempts/1/#i3",
-            "steps/1/attempts/2/#i1",
-            "steps/1/attempts/2/#i3",
-        ]
-        (line,) = section["attempts"][0]["lines"][0]["text"].lines
-        assert line.text == "- high (at /text): The text is high."
-
     def test_a_text_with_placeholders_is_shown_as_it_was_sent(self) -> None:
         flow = make_flow(make_step(1, system_message="About {input.topic}:"))
         message = take_apart(flow, make_history(make_attempt(outcome="failed", issues=(HIGH,))))
         assert [line.text for line in message["own"].lines] == ["About tea:"]
         assert (len(message["sections"]), "is_unexpected" in message) == (1, False)
-
-    def test_earlier_steps_stand_in_a_section_of_their_own(self) -> None:
-        history = make_history(make_attempt(1, issues=(HIGH,)), make_attempt(2, outcome="failed"))
-        sections = take_apart(FLOW, history, 2)["sections"]
-        headings = [[attempt["heading"] for attempt in section["attempts"]] for section in sections]
-        assert headings == [["### Step 1 “Step 1”, attempt 1"], ["### Attempt 1"]]
-
-    def test_headings_in_the_steps_own_text_are_text(self) -> None:
-        sly = f"Mind this:\n\n{CURRENT_STEP_HEADING}\n\n### Attempt 7\nIssues:\n- high: Nothing."
-        flow = make_flow(make_step(system_message=sly))
-        message = take_apart(flow, make_history())
-        assert not {"sections", "is_unexpected"} & message.keys()
-        message = take_apart(flow, make_history(make_attempt(outcome="failed")))
-        assert "### Attempt 7" in [line.text for line in message["own"].lines]
-        assert [attempt["number"] for section in message["sections"] for attempt in section["attempts"]] == [1]
-
-    def test_a_request_of_the_responses_api_reads_like_one_of_chat_completions(self) -> None:
-        history = make_history(make_attempt(outcome="failed", issues=(HIGH,)))
-        requests = []
-        for api in (Api.CHAT, Api.RESPONSES):
-            body = build_request(FLOW, history, 1, {"topic": "tea"}, providers=Providers(Provider(api=api)))
-            requests.append(read_model_request(body, expect(FLOW, history)))
-        chat, responses = requests
-        assert responses["messages"] == chat["messages"] and responses["messages"][0]["sections"]
-        assert responses["tools"] is not None and "instructions" not in str(responses["settings"])
 
     TEXT = st.text(st.sampled_from("ab \n#:-“”"), max_size=30)
 
@@ -193,14 +145,6 @@ class TestPages:
             "Hidden from the model by filter high : 1 issue Low audit at /text , attempt 1",
         ):
             assert text in words
-
-    def test_links_lead_to_the_attempts_that_issues_are_of(self, viewer: Client) -> None:
-        run = make_failing_run()
-        own, first = attempt_address(run, 1, 2), attempt_address(run, 1, 1)
-        assert f'<a href="{first}#i0"><bdi>Low audit</bdi></a>' in get_page(viewer, own)
-        part = get_page(viewer, part_address(run, 2), headers=HTMX)
-        assert f'<a href="{first}#i1"><bdi>High audit</bdi></a>' in part and "<html" not in part
-        assert f'class="button" href="{own}"' in get_page(viewer, part_address(run, 2))
 
     def test_a_request_that_was_worded_otherwise_is_shown_as_it_is(self, viewer: Client) -> None:
         run = make_failing_run()

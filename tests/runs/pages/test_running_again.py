@@ -18,12 +18,11 @@ from django.urls import reverse
 
 from flows.models import Flow
 from runs.models import Priority, Run
-from runs.pages.compare import MAX_CHOICES
 from runs.pages.run_head import MAX_COMMAND_LENGTH as LONGEST
 from runs.pages.run_head import build_curl_command
 from runs.submission import submit_run
 from tests.runs.builders import make_run, make_version
-from tests.runs.pages.history_builders import make_page_flow, make_stored_run
+from tests.runs.pages.history_builders import make_page_flow
 from tests.runs.pages.reading import get_page, read_words, run_address, sign_in
 
 pytestmark = pytest.mark.django_db
@@ -85,13 +84,6 @@ class TestVersions:
         make_version(make_page_flow(input_schema=NEWER))
         return run
 
-    def test_the_page_of_a_run_offers_the_live_version_and_that_of_the_run(
-        self, operator: Client, earlier: Run
-    ) -> None:
-        page = get_page(operator, run_address(earlier))
-        assert f'href="{ADDRESS}?from={earlier.pk}"' in page
-        assert f'href="{ADDRESS}?from={earlier.pk}&amp;version=1"' in page
-
     def test_the_form_says_which_version_runs_and_runs_that_one(self, operator: Client, earlier: Run) -> None:
         for query, number in (("", 2), ("&version=1", 1)):
             page = get_page(operator, f"{ADDRESS}?from={earlier.pk}{query}")
@@ -117,12 +109,6 @@ class TestVersions:
             assert "message-warning" in page and number[:20] in page
         assert not Run.objects.exists()
 
-    def test_a_flow_in_the_archive_is_not_run_again(self, operator: Client, earlier: Run) -> None:
-        Flow.objects.update(is_archived=True)
-        assert f'href="{ADDRESS}' not in get_page(operator, run_address(earlier))
-        for query in ("", "&version=1"):
-            assert operator.get(f"{ADDRESS}?from={earlier.pk}{query}").status_code == 409
-
     def test_where_no_version_is_live_that_of_the_run_is_offered_and_runs(self, operator: Client, flow: Flow) -> None:
         run = make_ended(flow)
         Flow.objects.update(live_version=None)
@@ -133,6 +119,12 @@ class TestVersions:
         assert (again.version, again.again_of) == (run.version, run.pk)
         for query in ("", "version=9", f"from={run.pk}&version=9"):
             assert operator.get(f"{ADDRESS}?{query}").status_code == 409
+
+    def test_a_flow_in_the_archive_is_not_run_again(self, operator: Client, earlier: Run) -> None:
+        Flow.objects.update(is_archived=True)
+        assert f'href="{ADDRESS}' not in get_page(operator, run_address(earlier))
+        for query in ("", "&version=1"):
+            assert operator.get(f"{ADDRESS}?from={earlier.pk}{query}").status_code == 409
 
 
 class TestKeeping:
@@ -153,16 +145,6 @@ class TestKeeping:
         kept, left = start_again(operator, run, keep="on"), start_again(operator, run)
         assert (kept.metadata, kept.webhook_url) == (run.metadata, run.webhook_url)
         assert (left.metadata, left.webhook_url, left.again_of) == ({}, "", run.pk)
-
-    def test_the_box_stays_as_it_was_left_when_the_form_comes_back(self, operator: Client, flow: Flow) -> None:
-        run = make_ended(flow, metadata={"order": 4711})
-        for kept, drawn in (({"keep": "on"}, " checked"), ({}, "")):
-            for page in (
-                send(operator, 422, **{"from": run.pk, "time_limit": "soon"}, **kept),
-                send(operator, 200, **{"from": run.pk, "switch": ""}, **kept),
-                send(operator, 200, **{"from": run.pk, "take": "1"}, **kept),
-            ):
-                assert f'<input type="checkbox" name="keep"{drawn}>' in page
 
     def test_what_can_not_be_kept_any_more_is_named_and_keeps_nobody_from_starting(
         self, operator: Client, flow: Flow
@@ -185,14 +167,6 @@ class TestNamingTheRunBefore:
         Run.objects.filter(pk=run.pk).delete()
         page = get_page(operator, run_address(again))
         assert f"Re-run of #{run.pk}, which was deleted" in read_words(page) and f'href="/runs/{run.pk}/"' not in page
-
-    def test_it_is_the_first_that_is_offered_for_comparison_however_many_came_since(self, viewer: Client) -> None:
-        first = make_stored_run()
-        others = [make_stored_run() for _ in range(MAX_CHOICES + 2)]
-        again = make_stored_run(again_of=first.pk)
-        page = get_page(viewer, f"/runs/compare/?a={again.pk}")
-        offered = [int(number) for number in re.findall(rf"\?a={again.pk}&amp;b=(\d+)", page)]
-        assert offered == [first.pk, *(run.pk for run in others[: -MAX_CHOICES - 1 : -1])]
 
 
 API = "https://toolflow.example/api/v1/runs"
@@ -245,9 +219,6 @@ class TestCommand:
     def test_every_shell_hands_on_the_input_exactly(self, stub: Path, shell: str, input: Any) -> None:
         assert self.run_command(stub, shell, input) == input
 
-    def test_what_no_terminal_takes_is_not_offered(self) -> None:
-        assert build_curl_command(API, "colour-theme", 3, {"text": "x" * LONGEST}) is None
-
     def test_the_page_has_one_that_the_api_takes_and_that_starts_the_version_of_the_run(self, operator: Client) -> None:
         run = make_run(make_version(make_page_flow()), input={"text": "<b>it's</b>"})
         make_version(make_page_flow(title="Second"))
@@ -259,3 +230,6 @@ class TestCommand:
             body = body.replace(code, sign)
         answer = operator.post(reverse("api:list_runs"), body, content_type="application/json")
         assert (answer.status_code, answer.json()["version"]) == (202, 1)
+
+    def test_what_no_terminal_takes_is_not_offered(self) -> None:
+        assert build_curl_command(API, "colour-theme", 3, {"text": "x" * LONGEST}) is None

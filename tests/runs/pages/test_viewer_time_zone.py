@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -56,12 +55,6 @@ def test_times_are_in_the_zone_of_the_browser_and_name_it(
     viewer: Client, zone: str | None, moment: datetime, words: str
 ) -> None:
     assert read_begin(viewer, moment, zone) == f"Started {words}"
-
-
-def test_an_installation_has_a_zone_for_who_tells_none(viewer: Client, settings: Any) -> None:
-    settings.TIME_ZONE = "Europe/Lisbon"
-    assert read_begin(viewer, WINTER, None).endswith("22:30:05 WET")
-    assert read_begin(viewer, WINTER, "Europe/Berlin").endswith("23:30:05 CET")
 
 
 def test_lists_and_the_admin_are_in_it_too(admin_client: Client) -> None:
