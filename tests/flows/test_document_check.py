@@ -14,14 +14,12 @@ from django.test import Client, RequestFactory
 
 from flows.admin.document_check import read_schema_texts
 from flows.admin.posted_json import MAX_BYTES
-from flows.engine.expression_functions import FUNCTIONS
-from flows.engine.expressions import FIELD_VARIABLES
 from flows.engine.plugins import load_plugins
 from flows.engine.strict_schema import check_strict
-from flows.models import Flow, FlowDraft, FlowVersion
+from flows.models import FlowDraft, FlowVersion
 from flows.throttle import limit_rate
-from tests.engine.builders import INVOICE, closed, make_step
-from tests.flows.editor_page import ADD_URL, CHECK_URL, EditorPage, fill_new_flow, open_flow, read_rows
+from tests.engine.builders import closed
+from tests.flows.editor_page import CHECK_URL, EditorPage, open_flow, read_rows
 
 pytestmark = pytest.mark.django_db
 
@@ -52,25 +50,6 @@ class TestDrafts:
         assert [one["user"] for one in theirs.check()["others"]] == ["ada"]
         assert "ada has a draft of this flow" in theirs.words and "Half" not in theirs.words
 
-    @pytest.mark.parametrize("change", [{"max_retries": True}, {"name": "Other"}, {"max_retries": 3}])
-    def test_where_nothing_differs_it_is_forgotten(self, editor: Client, change: dict[str, Any]) -> None:
-        page = open_flow(editor)
-        stored, is_same = json.dumps(page.document), change == {"max_retries": 3}  # the default
-        page.steps[0] |= change
-        assert (page.check()["is_changed"], FlowDraft.objects.count()) == (not is_same, int(not is_same))
-        page.document = json.loads(stored)
-        assert (page.check()["is_changed"], FlowDraft.objects.count()) == (False, 0)
-        page.document = dict(reversed(page.document.items()))
-        assert not page.check()["is_changed"], "the order of fields means nothing"
-
-    def test_a_page_that_was_not_touched_makes_none_when_others_save(self, editor: Client, colleague: Client) -> None:
-        page = open_flow(editor)
-        theirs = EditorPage(colleague, page.url)
-        theirs.steps[0]["max_retries"] = 0
-        theirs.save()
-        told = page.check()
-        assert (told["latest"], told["is_changed"], FlowDraft.objects.count()) == (2, False, 0)
-
     def test_saving_discards_the_own_one_and_leaves_those_of_others(self, editor: Client, colleague: Client) -> None:
         mine = open_flow(editor)
         theirs = EditorPage(colleague, mine.url)
@@ -84,40 +63,6 @@ class TestDrafts:
         assert again.post().status_code == 409
         again.save("_overwrite", "2")
         assert not FlowDraft.objects.exists()
-
-    def test_a_new_flow_has_one_for_each_user_which_saving_discards(self, editor: Client, colleague: Client) -> None:
-        empty = EditorPage(editor)
-        assert (empty.check()["is_changed"], FlowDraft.objects.count()) == (False, 0)
-        for client in (editor, editor, colleague):
-            fill_new_flow(client).check()
-        assert (FlowDraft.objects.count(), Flow.objects.count()) == (2, 0)
-        page = EditorPage(editor, ADD_URL)
-        assert page.document["name"] == "invoice-extraction"
-        page.save()
-        assert FlowDraft.objects.get().user.get_username() == "bob"
-        User.objects.filter(username="bob").delete()
-        assert not FlowDraft.objects.exists()
-
-
-class TestCheck:
-    def test_doubts_are_told_beside_problems(self, editor: Client) -> None:
-        rule = "output.a.total > 1.0\n && steps[1].output.totl > 1.0"
-        second = make_step(2, output_schema=closed(a=INVOICE), audits=[{"name": "Same", "rule": rule}])
-        page = open_flow(editor, make_step(1, output_schema=INVOICE), second)
-        page.document["token_budget"] = 0
-        told = page.check()
-        assert [one["path"] for one in told["problems"]] == ["/token_budget"]
-        (warning,) = told["warnings"]
-        assert warning["path"] == "/steps/1/audits/0/rule" and "Did you mean “total”?" in warning["message"]
-
-    def test_the_language_is_described_with_variables_and_all_functions(self, editor: Client) -> None:
-        known = editor.get(LANGUAGE).json()
-        assert {field: set(one["variables"]) for field, one in known["fields"].items()} == {
-            field: set(variables) for field, variables in FIELD_VARIABLES.items()
-        }
-        assert [(one["usage"], one["gives"]) for one in known["functions"]] == list(FUNCTIONS.values())
-        assert "python:wcag_contrast" in [one["usage"] for one in known["audits"]]
-        assert editor.get(EditorPage(editor).data["urls"]["language"]).status_code == 200
 
 
 class TestSchemaMaker:

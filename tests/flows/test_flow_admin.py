@@ -13,9 +13,8 @@ from django.test import Client
 
 from flows.models import Flow, FlowDraft, FlowVersion
 from runs.models import AuditEntry
-from tests.engine.builders import TEXT_SCHEMA, make_flow, make_step
+from tests.engine.builders import TEXT_SCHEMA, make_step
 from tests.flows.editor_page import ADD_URL, CHECK_URL, EditorPage, fill_new_flow, open_flow, read_rows
-from tests.flows.loading import load_flow
 from tests.site.test_content_security import InlineFinder
 
 pytestmark = pytest.mark.django_db
@@ -70,34 +69,6 @@ class TestSaving:
         assert "Unknown variable “tru”" in page.words
         assert page.post_form(text=typed.replace("tru\n", "true\n")).status_code == 302
         assert FlowVersion.objects.get(number=2).flow_spec.steps[0].name == "Step one"
-
-    def test_a_flow_is_renamed_and_its_earlier_versions_stay(self, editor: Client) -> None:
-        page = open_flow(editor, title="Tea", description="Old.")
-        page.document |= {"name": "green-tea", "title": "Green tea"}
-        del page.document["description"]
-        page.save()
-        flow = Flow.objects.get()
-        assert (flow.name, flow.title, flow.description) == ("green-tea", "Green tea", "")
-        assert [version.spec["name"] for version in flow.versions.order_by("number")] == ["example", "green-tea"]
-
-    @pytest.mark.parametrize("is_new", [True, False])
-    def test_a_name_that_is_taken_is_refused(self, editor: Client, is_new: bool) -> None:
-        load_flow({**make_flow().to_document(), "name": "taken"})
-        page = fill_new_flow(editor) if is_new else open_flow(editor)
-        page.document["name"] = "taken"
-        assert page.be_refused() == {"/name": "A flow with this name already exists. Choose another name."}
-        page.document["name"] = "free"
-        page.save()
-
-    def test_the_order_of_properties_is_a_change_and_is_kept(self, editor: Client) -> None:
-        properties = {"reasoning": {"type": "string"}, "answer": {"type": "string"}}
-        schema = {**TEXT_SCHEMA, "properties": properties, "required": ["reasoning", "answer"]}
-        page = open_flow(editor, make_step(output_schema=schema))
-        page.steps[0]["output_schema"] = {**schema, "properties": dict(reversed(properties.items()))}
-        assert page.check()["is_changed"]
-        page.save()
-        stored = FlowVersion.objects.get(number=2).flow_spec.steps[0].output_schema
-        assert stored is not None and list(stored["properties"]) == ["answer", "reasoning"]
 
     def test_doubts_and_a_note_that_came_to_nothing_are_told_after_saving(self, editor: Client) -> None:
         page = open_flow(editor, make_step(1), make_step(2, include_results=[0]))
@@ -160,24 +131,6 @@ class TestProblems:
             assert (answer.status_code, read_rows()) == (422, before)
             assert path in [one["path"] for one in answer.json()["problems"]]
 
-    def test_schemas_may_be_texts(self, editor: Client) -> None:
-        page = fill_new_flow(editor)
-        page.document["input_schema"] = '{"type": "object"}'
-        page.steps[0]["output_schema"] = '{"type":'
-        assert list(page.be_refused()) == ["/steps/0/output_schema"]
-        page.steps[0]["output_schema"] = " \n"
-        assert list(page.be_refused()) == ["/steps/0/output_schema"], "there is none, and the step needs one"
-        page.steps.append({"name": "Local", "compute": "{}", "output_schema": " "})
-        page.steps[0]["output_schema"] = TEXT_SCHEMA
-        page.save()
-        assert FlowVersion.objects.get().spec["input_schema"] == {"type": "object"}
-
-    def test_very_many_are_counted(self, editor: Client) -> None:
-        page = open_flow(editor)
-        page.document |= {f"x{number}": 1 for number in range(130)}
-        told = page.check()
-        assert (len(told["problems"]), told["more"], len(page.be_refused())) == (100, 30, 100)
-
 
 class TestGone:
     def test_a_flow_that_was_deleted_meanwhile_comes_back_as_a_new_one(self, editor: Client) -> None:
@@ -192,22 +145,6 @@ class TestGone:
         assert page.save("_new") == ["Saved as version 1, which is live: new runs use it."]
         assert FlowVersion.objects.get().flow_spec.steps[0].name == "Still here"
         assert FlowDraft.objects.get().document == new.document, "another flow"
-
-    def test_also_without_scripts(self, editor: Client) -> None:
-        page = open_flow(editor)
-        Flow.objects.all().delete()
-        page.read(page.post_form(), status=422)
-        assert "was deleted" in page.words and "_new" in page.fields
-        assert page.post_form().status_code == 302
-        assert Flow.objects.get().name == "example"
-
-    @pytest.mark.parametrize("key", ["abc", "9" * 30, "_00", "%00"])
-    def test_one_that_there_never_was_leads_away(self, editor: Client, key: str) -> None:
-        for page in ("change", "delete", "history"):
-            answer = editor.get(f"/admin/flows/flow/{key}/{page}/", follow=True)
-            assert {str(message)[:24] for message in answer.context["messages"]} == {"This flow does not exist"}
-            assert editor.post(f"/admin/flows/flow/{key}/{page}/", {"_save": ""}).status_code in {302, 400}
-        assert not Flow.objects.exists()
 
 
 class TestPermissions:

@@ -102,23 +102,6 @@ def test_any_values_in_any_fields_are_checked_and_then_saved_or_refused(
 
 
 DEEP = '{"name":' * 100_000
-HOSTILE = [
-    *("", "[]", "7", "null", '"text"', "{", DEEP, DEEP + "1" + "}" * 100_000, '{"a": 1, "a": 2}', '{"a": NaN}'),
-    *('{"a": 1e999}', '{"name": "\\ud800"}', '{"name": "\\u0000"}', '{"steps": [{"name": "a\\udfff"}]}', "\ud800"),
-]
-
-
-@pytest.mark.parametrize("document", HOSTILE, ids=range(len(HOSTILE)))
-def test_what_is_no_document_gets_one_sentence(opened: EditorPage, editor: Client, document: str) -> None:
-    before, text = read_rows(), document.encode(errors="surrogatepass").decode(errors="replace")
-    answer = opened.post(document=text)
-    (problem,) = answer.json()["problems"]
-    assert (answer.status_code, problem["path"], "\n" in problem["message"]) == (400, "", False)
-    assert editor.post(opened.url, {"document": text, "base_version": "1"}).status_code == 400
-    body = f'{{"flow": {opened.data["flow"]}, "document": {document}, "base_version": 1}}'
-    checked = editor.post(CHECK_URL, body.encode(errors="surrogatepass"), content_type="application/json")
-    assert (checked.status_code, checked.json()["error"][-1]) == (400, ".")
-    assert read_rows() == before
 
 
 def test_what_is_too_large_is_refused(opened: EditorPage, editor: Client) -> None:
@@ -146,23 +129,6 @@ def test_questions_that_the_editor_never_asks_are_refused(opened: EditorPage, ch
     before = read_rows()
     answer = opened.client.post(CHECK_URL, question, content_type="application/json")
     assert (answer.status_code, answer.json()["error"][-1], read_rows()) == (400, ".", before)
-
-
-@pytest.mark.parametrize(
-    "document",
-    [
-        {},
-        {"steps": 7},
-        {"steps": {"a": 1}},
-        {"steps": [1, {}]},
-        *({"steps": [{"audits": a}]} for a in (5, {}, [1, {}])),
-    ],
-)
-def test_a_draft_of_whatever_was_typed_can_be_opened(editor: Client, document: dict[str, Any]) -> None:
-    page = EditorPage(editor)
-    page.document = document
-    assert page.check()["problems"]
-    assert EditorPage(editor).document == document
 
 
 @pytest.mark.parametrize(

@@ -79,17 +79,6 @@ def test_without_scripts_the_page_comes_back_with_what_was_typed(mine: EditorPag
     assert read_names(3) == ["Step 1", "Menu"]
 
 
-def test_a_third_save_in_between_is_told_before_anything_is_overwritten(mine: EditorPage, theirs: EditorPage) -> None:
-    save(theirs, max_retries=0)
-    mine.steps[0]["max_retries"] = 2
-    be_told(mine)
-    save(theirs, 1, max_retries=0)
-    words, latest = be_told(mine, "_overwrite", "2")
-    assert ("the last of 2 versions since you opened the page" in words, latest) == (True, 3)
-    for value in ("", "1", "99", "abc", "\0", "²"):
-        be_told(mine, "_overwrite", value)
-
-
 @pytest.mark.parametrize("by", ["window", "file", "base_deleted", "unreadable"])
 def test_however_it_came_about(mine: EditorPage, theirs: EditorPage, editor: Client, by: str) -> None:
     if by == "window":
@@ -114,19 +103,6 @@ def test_however_it_came_about(mine: EditorPage, theirs: EditorPage, editor: Cli
     }
     assert words[by] in be_told(mine)[0]
     assert mine.save("_overwrite", "2")[0].startswith("Saved as version 3")
-
-
-@pytest.mark.parametrize("base", ["", "0", "99", "-1", "²", "9" * 5000, "1.0"])
-def test_a_base_that_there_is_not_overwrites_nothing(mine: EditorPage, base: str) -> None:
-    mine.steps[0]["max_retries"] = 2
-    before = read_rows()
-    assert (mine.post(base_version=base).status_code, read_rows()) == (409, before)
-
-
-def test_the_same_change_by_both_is_no_conflict(mine: EditorPage, theirs: EditorPage) -> None:
-    messages = [save(page, name="Newcomer")[0] for page in (theirs, mine)]
-    assert messages[1].startswith("Nothing changed since version 2.")
-    assert FlowVersion.objects.count() == 2
 
 
 def test_what_changes_no_definition_is_no_conflict(mine: EditorPage, colleague: Client) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
@@ -16,13 +15,12 @@ from flows.drafts import save_draft
 from flows.engine.errors import SpecError
 from flows.engine.json_values import clean_value
 from flows.engine.spec import FlowSpec
-from flows.examples import load_documents, load_examples
 from flows.flow_file import parse_document
 from flows.models import Flow, FlowVersion
 from tests.conftest import IS_LONG
 from tests.contract.random_cases import make_case
 from tests.engine.builders import make_flow, make_step
-from tests.flows.editor_page import ADD_URL, CHECK_URL, EditorPage, open_flow
+from tests.flows.editor_page import EditorPage, open_flow
 from tests.flows.flow_file.test_writing import flows
 from tests.flows.loading import load_flow
 
@@ -55,14 +53,6 @@ def save_unchanged(page: EditorPage) -> None:
     assert page.post().status_code == 200
     assert page.post_form().status_code == 302
     assert FlowVersion.objects.count() == versions
-
-
-def test_saving_an_example_unchanged_changes_nothing(editor: Client) -> None:
-    load_examples()
-    for flow in Flow.objects.all():
-        page = EditorPage(editor, f"/admin/flows/flow/{flow.pk}/change/")
-        save_unchanged(page)
-    assert Flow.objects.count() == len(list(load_documents()))
 
 
 def open_unchecked(client: Client, spec: FlowSpec) -> EditorPage:
@@ -108,15 +98,6 @@ def test_any_flow_is_the_same_on_the_page_and_in_its_text(editor: Client, spec: 
         transaction.set_rollback(True)
 
 
-def test_a_schema_that_a_type_makes_is_left_out_and_made_again(editor: Client) -> None:
-    page = open_flow(editor, make_step(output_type="colour_suite", output_schema=None))
-    stored = FlowVersion.objects.get().flow_spec.steps[0].output_schema
-    assert stored is not None and "output_schema" not in page.steps[0]
-    page.steps[0]["max_retries"] = 0
-    page.save()
-    assert FlowVersion.objects.get(number=2).flow_spec.steps[0].output_schema == stored
-
-
 def test_queries_and_bytes_do_not_grow_with_steps_versions_flows_and_drafts(
     editor: Client, django_assert_max_num_queries: Any, django_assert_num_queries: Any
 ) -> None:
@@ -148,21 +129,3 @@ def test_queries_and_bytes_do_not_grow_with_steps_versions_flows_and_drafts(
                 found[what] = len(asked)
         counts.append(found)
     assert counts[0] == counts[1]
-
-
-def test_what_the_scripts_need_is_there_and_fields_have_names(editor: Client) -> None:
-    page = open_flow(editor)
-    assert page.data.keys() >= {
-        *("flow", "document", "stored", "base_version", "latest", "draft_saved_at", "may_change"),
-        *("urls", "max_steps", "max_audits", "default_model", "providers", "types"),
-    }
-    assert (page.data["latest"], page.data["base_version"]) == (1, 1)
-    assert page.data["urls"].keys() >= {"check", "schema", "language", "values"}
-    assert page.data["urls"]["check"] == CHECK_URL
-    new = EditorPage(editor, ADD_URL).data
-    assert (new["flow"], new["base_version"], new["latest"]) == (None, 0, 0)
-    html = editor.get(page.url).content.decode()
-    ids = re.findall(r'<[^>]*\sid="([^"]+)"', html)
-    outside = re.findall(r'<[^>]*\sid="([^"]+)"', re.sub(r"<template.*?</template>", "", html, flags=re.DOTALL))
-    assert len(outside) == len(set(outside))
-    assert {*re.findall(r'\sfor="([^"]+)"', html), *re.findall(r'aria-labelledby="([^"]+)"', html)} <= {*ids}

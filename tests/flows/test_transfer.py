@@ -14,7 +14,6 @@ from django.http import HttpResponse
 from django.test import Client
 from django.utils.html import escape
 
-from flows.engine.spec import FlowSpec
 from flows.examples import load_examples
 from flows.flow_file import MAX_FILE_BYTES, SCHEMA_PATH, parse_flow, render_flow
 from flows.models import Flow, FlowVersion
@@ -62,14 +61,6 @@ def test_a_flow_is_downloaded_in_its_latest_version_or_an_earlier_one(editor: Cl
     earlier = editor.get(url, {"version": "1"})
     assert earlier["Content-Disposition"] == 'attachment; filename="example-v1.yaml"'
     assert parse_flow(read_body(earlier)).digest == first.digest
-
-
-def test_a_version_that_is_not_there_can_t_be_downloaded(editor: Client) -> None:
-    flow = load_spec(title="Tea").flow
-    for number in ("7", "²", "9" * 30):
-        response = editor.get(f"/admin/flows/flow/{flow.pk}/download/", {"version": number}, follow=True)
-        (message,) = map(str, response.context["messages"])
-        assert number in message
 
 
 def test_all_flows_come_in_one_archive(editor: Client, django_assert_num_queries: Any) -> None:
@@ -121,16 +112,6 @@ def test_the_next_version_is_shown_with_what_it_changes_and_then_made(editor: Cl
     assert flow.live_version == flow.versions.get(number=3)
 
 
-def test_what_is_there_already_is_not_imported(editor: Client) -> None:
-    version = load_spec(title="Tea")
-    preview = post(editor, make_text(title="Tea"))
-    assert "already has this definition" in preview.content.decode()
-    assert "_import" not in preview.content.decode()
-    # By hand it can be pressed all the same.
-    assert confirm(editor, preview).status_code == 302
-    assert FlowVersion.objects.get() == version
-
-
 def test_all_mistakes_are_shown_with_their_lines_and_the_text_stays(editor: Client) -> None:
     text = "name: <b>tea</b>\ntitel: Tea\nsteps:\n  - name: Pour\n    compute: 5\n"
     response = post(editor, text, note="kept", file_name="tea.yaml")
@@ -173,43 +154,6 @@ def test_a_version_that_was_made_meanwhile_is_not_run_over(editor: Client) -> No
     gone = confirm(editor, preview)
     assert "The flow was deleted in the meantime." in gone.content.decode() and not Flow.objects.exists()
     assert confirm(editor, gone).status_code == 302
-
-
-def test_the_largest_file_that_is_allowed_comes_through_the_form_and_a_note_that_is_too_long_is_kept(
-    editor: Client,
-) -> None:
-    text = make_text()
-    text += "#" + "\n" * (MAX_FILE_BYTES - len(text) - 1)
-    preview = post(editor, text)
-    again = confirm(editor, preview, note="x" * 501)
-    assert PageReader(again.content.decode()).fields["note"] == "x" * 501
-    assert not Flow.objects.exists()
-    assert confirm(editor, preview).status_code == 302
-    assert FlowVersion.objects.get().digest == FlowSpec.from_document(make_flow(title="example").to_document()).digest
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"_import": ""},
-        {"_make_live": "", "text": "x" * 1_100_000},
-        {"_import": "", "latest": "\0", "text": make_text()},
-        {"_import": "", "latest": "99999999999999999999", "note": "\0" * 600, "text": make_text(title="\u2028")},
-        {"text": ["a", "b"], "note": ["c", "d"], "latest": ["1", "2"]},
-        {"file": "no file"},
-    ],
-)
-def test_a_form_that_was_made_by_hand_gets_a_page_and_changes_nothing(editor: Client, fields: dict[str, Any]) -> None:
-    assert editor.post(UPLOAD, fields).status_code == 200
-    assert not Flow.objects.exists()
-
-
-def test_a_viewer_is_offered_no_upload(client: Client, db: None) -> None:
-    load_spec()
-    sign_in(client, "view_flow")
-    page = client.get("/admin/flows/flow/").content.decode()
-    assert "Download all" in page and "Upload" not in page
-    assert post(client, make_text(), "_import", latest="1").status_code == 403
 
 
 def test_who_may_only_change_flows_makes_no_new_one(client: Client, db: None) -> None:

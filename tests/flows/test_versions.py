@@ -1,4 +1,4 @@
-"""The versions of a flow: listed, compared, one of them live, an earlier one restored; what must be kept stays."""
+"""The versions of a flow: listed with their runs, compared, one live, an earlier one restored; what must be kept."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Permission, User
+from django.db.models.functions import Now
 from django.http import HttpResponse
 from django.test import Client
 
+from flows.admin.version_admin import RunCount
 from flows.admin.version_pages import PAGE_SIZE
 from flows.engine.plugins import registry
 from flows.examples import load_examples
 from flows.models import Flow, FlowVersion
-from flows.publishing import NOTE_LENGTH, restore_version
+from flows.publishing import restore_version
 from tests.flows.editor_page import EditorPage
 from tests.flows.loading import load_flow
-from tests.flows.versioned import read_words, sign_in, store_three_versions, store_version
-from tests.runs.builders import make_run
+from tests.flows.versioned import read_words, store_three_versions, store_version
+from tests.runs.builders import make_run, make_version
 
 pytestmark = pytest.mark.django_db
 
@@ -55,14 +57,6 @@ class TestLive:
         for number in (4, 99999999999999999999):
             assert editor.post(address(flow, f"{number}/make-live/")).status_code == 404
 
-    def test_the_flow_page_lists_versions_with_their_author_and_runs(self, editor: Client) -> None:
-        first = store_version()
-        store_version(max_retries=1, by=User.objects.get(username="ada"))
-        make_run(first)
-        page = editor.get(address(first.flow))
-        rows = [(one.version.number, one.runs.total, str(one.version.created_by)) for one in page.context["rows"]]
-        assert rows == [(2, 0, "ada"), (1, 1, "None")]
-
     def test_one_shows_its_definition_and_its_difference_and_cannot_be_changed(
         self, flow: Flow, editor: Client
     ) -> None:
@@ -89,19 +83,6 @@ class TestDeleting:
         for answer in answers if sentence else ():
             assert (answer.status_code, sentence in read_words(answer)) == (200, True)
 
-    def test_a_flow_with_runs_stays_and_another_one_goes_with_all_its_versions(
-        self, flow: Flow, editor: Client
-    ) -> None:
-        run = make_run(get_version(flow, 1))
-        url = f"/admin/flows/flow/{flow.pk}/delete/"
-        assert "Archive the flow instead" in read_words(editor.post(url, {"post": "yes"}))
-        assert Flow.objects.exists()
-        run.delete()
-        answer = editor.post(url, {"post": "yes"}, follow=True)
-        assert [str(message) for message in answer.context["messages"]] == ["“Invoices” is deleted."]
-        assert not Flow.objects.exists() and not FlowVersion.objects.exists()
-        assert LogEntry.objects.latest("pk").change_message == "Deleted with all its versions."
-
     def test_a_run_that_starts_while_a_flow_is_being_deleted_wins(
         self, flow: Flow, editor: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -124,21 +105,6 @@ class TestList:
         content = response.content.decode()
         assert 'name="from" value="2" checked' in content and 'name="to" value="3" checked' in content
         assert "Fewer tries" in read_words(response)
-
-    def test_the_oldest_version_on_a_page_is_told_from_the_one_on_the_next(self, editor: Client) -> None:
-        for retries in range(PAGE_SIZE + 2):
-            flow = store_version(max_retries=retries).flow
-        first, second = (editor.get(address(flow), {"page": page}).context["rows"] for page in (1, 2))
-        assert [row.version.number for row in (*first, *second)] == list(range(PAGE_SIZE + 2, 0, -1))
-        assert first[-1].summary == "“Step 1”: max_retries 1 → 2"
-        for page in ("0", "999", "x"):
-            assert editor.get(address(flow), {"page": page}).context["rows"]
-
-    def test_a_flow_with_one_or_no_version_says_what_there_is(self, editor: Client) -> None:
-        empty = Flow.objects.create(name="empty", title="Empty")
-        assert "No versions yet." in read_words(editor.get(address(empty)))
-        assert "no versions yet" in read_words(editor.get(address(empty, "compare/")))
-        assert "the flow has one version" in read_words(editor.get(address(store_version().flow, "compare/")))
 
     def test_what_can_no_longer_be_read_is_said_and_hides_nothing_else(self, flow: Flow, editor: Client) -> None:
         break_version(flow, 4)
@@ -194,12 +160,6 @@ class TestDifference:
         assert response.status_code == 404
         assert f'href="{address(flow)}"' in response.content.decode()
 
-    def test_whoever_may_see_flows_is_offered_no_changes(self, flow: Flow, client: Client) -> None:
-        sign_in(client, "view_flow")
-        for rest in ("", "compare/"):
-            content = client.get(address(flow, rest)).content.decode()
-            assert [offer for offer in ("restore", "make-live", "flowversion") if offer in content] == []
-
 
 class TestRestoring:
     @staticmethod
@@ -239,14 +199,6 @@ class TestRestoring:
             assert "Version 5 is the latest already" in read_words(response)
         assert flow.versions.count() == 5
 
-    def test_a_version_that_was_saved_meanwhile_is_shown_first(self, flow: Flow, editor: Client) -> None:
-        store_version(max_retries=9, by=User.objects.create(username="bob"))
-        response = editor.post(address(flow, "1/restore/"), {"latest": "3", "note": "My note"})
-        words = read_words(response)
-        assert "Version 4 was saved in the meantime by bob." in words and "max_retries 9 → 3" in words
-        assert 'value="My note"' in response.content.decode()
-        assert flow.versions.count() == 4
-
     def test_what_keeps_a_version_from_running_is_listed_and_nothing_changes(
         self, flow: Flow, editor: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -261,13 +213,50 @@ class TestRestoring:
                 assert f"Restore version {number}</button>" not in response.content.decode()
         assert theme.versions.count() == 3
 
-    def test_a_note_that_is_too_long_is_refused_and_kept(self, flow: Flow, editor: Client) -> None:
-        note = "x" * NOTE_LENGTH
-        assert note in self.restore(editor, flow, 1, note=note).content.decode()
-        self.restore(editor, flow, 1, note="x" * 480)
-        assert len(get_version(flow, 4).note) == NOTE_LENGTH
 
-    @pytest.mark.parametrize("fields", [{}, *({"latest": latest} for latest in ("x", "9" * 20, "-1", "3\0"))])
-    def test_a_post_made_by_hand_changes_nothing(self, flow: Flow, editor: Client, fields: dict[str, str]) -> None:
-        assert editor.post(address(flow, "1/restore/"), {**fields, "note": "a\0b"}).status_code == 200
-        assert flow.versions.count() == 3
+def end_runs(version: FlowVersion, **counts: int) -> None:
+    """So many runs with each status."""
+    for status, count in counts.items():
+        for _ in range(count):
+            make_run(version, status=status, ended_at=Now())
+
+
+@pytest.mark.parametrize(
+    ("ended", "succeeded", "rate"),
+    [(0, 0, "—"), (3, 3, "100 %"), (3, 0, "0 %"), (3, 2, "67 %"), (1_000, 999, "over 99 %"), (1_000, 1, "under 1 %")],
+)
+def test_a_pass_rate_says_all_or_none_only_where_it_is_so(ended: int, succeeded: int, rate: str) -> None:
+    assert RunCount(total=ended, ended=ended, succeeded=succeeded).pass_rate == rate
+
+
+def test_cancelled_runs_and_those_under_way_have_not_ended(admin_client: Client) -> None:
+    first, second = make_version(), make_version()
+    end_runs(first, succeeded=1, failed=2, errored=1, cancelled=2)
+    make_run(first)
+    versions = f"/admin/flows/flow/{first.flow_id}/versions/"
+    rows = admin_client.get(versions).context["rows"]
+    counts = [(row.runs.total, row.runs.ended, row.runs.succeeded) for row in rows]
+    assert counts == [(0, 0, 0), (7, 4, 1)]
+    for page in (f"{versions}compare/", f"/admin/flows/flowversion/{first.pk}/change/"):
+        assert "25 % (1 of 4" in admin_client.get(page).content.decode()
+    assert second.flow_id == first.flow_id
+
+
+def test_who_may_not_see_runs_is_not_told_how_many_there_are(client: Client) -> None:
+    version = make_version()
+    end_runs(version, succeeded=3)
+    user = User.objects.create_user("ada", is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(codename__in=["view_flow", "view_flowversion"]))
+    client.force_login(user)
+    pages: dict[str, Any] = {
+        "Pass rate</dt>": f"/admin/flows/flow/{version.flow_id}/versions/",
+        "column-run_count": "/admin/flows/flowversion/",
+        "field-run_count": f"/admin/flows/flowversion/{version.pk}/change/",
+    }
+
+    def list_telling() -> list[bool]:
+        return [mark in client.get(page).content.decode() for mark, page in pages.items()]
+
+    assert list_telling() == [False] * 3
+    user.user_permissions.add(Permission.objects.get(codename="view_run"))
+    assert list_telling() == [True] * 3

@@ -1,35 +1,34 @@
-"""Backtests as rows: which runs are judged, what is counted and kept, and that a crash changes no total."""
+"""Backtests as rows: which runs are judged, what is counted, kept and saved, and that a crash changes no total."""
 
 from __future__ import annotations
 
 import asyncio
-import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from decimal import Decimal
 from typing import Any
 
 import pytest
 from django.db import OperationalError, connection
+from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from flows.engine.backtest_result import BacktestKind, BacktestReason, BacktestResult, KindTotals, RunBacktest
-from flows.engine.history import History, TokenUsage, initial_attempt
-from flows.engine.planner import EndStatus
-from flows.models import FlowVersion
-from runs.api.backtests import build_totals
-from runs.backtests import requests, work
+from flows.engine.backtest_result import BacktestKind
+from flows.engine.spec import FlowSpec
+from flows.models import Flow, FlowVersion
+from runs.backtests import requests, savings, work
 from runs.backtests.predictions import load_prediction, load_without_each
-from runs.backtests.requests import TooManyBacktestsError, stop_backtest
-from runs.backtests.totals import Totals, WithoutAudit, describe_totals
+from runs.backtests.requests import TooManyBacktestsError
+from runs.backtests.savings import PastTries, load_past_tries, sum_saving
+from runs.backtests.totals import Totals
 from runs.filters import RunFilters
-from runs.models import AuditEntry, Backtest, DailyRuns, Run, WorkState
+from runs.models import Backtest, DailyRuns, Run, WorkState
 from runs.retention.purging import delete_runs, remove_outputs
 from runs.retention.tasks import delete_batch, find_expired
+from runs.seeding import seed_history
+from runs.seeding.planted import COST
 from runs.stored_history import load_histories, load_history
-from tests.engine.builders import make_attempt
 from tests.runs.backtest_rows import ask, backtest, finish, make_audited_flow, store_history, store_run
 from tests.runs.builders import claim_run, make_run, make_version
 
@@ -57,32 +56,11 @@ class TestTotals:
         assert [issue["audit"] for issue in row.gone] == ["Is long"]
         assert row.new == []
 
-    def test_retries_saved_in_refused_runs_change_their_number_too(self) -> None:
-        version = make_version(make_audited_flow())
-        store_run(version, "short", "shorter", "long enough")
-        store_run(version, "no", "x", "no", "no")
-        totals = Totals.from_document(backtest(make_audited_flow(max_retries=1)).totals)
-        assert (totals.retries, totals.retries_saved, totals.retry_change) == (5, 3, -0.6)
-
     def test_the_limits_of_a_run_hold_for_the_candidate(self) -> None:
         version = make_version(make_audited_flow())
         # Its own budget of tokens ended it after the second attempt.
         store_run(version, "short", "short", token_budget=150, status="errored", end_reason="budget_exceeded")
         assert count_kinds(backtest(make_audited_flow())) == {"same": 1}
-
-    def test_open_ends_and_unknown_prices_are_told(self) -> None:
-        usage = TokenUsage(total=10, cost=Decimal("0.01"), unpriced=1)
-        result = BacktestResult(
-            {
-                BacktestKind.SOONER: KindTotals(runs=2, open=1),
-                BacktestKind.REFUSED: KindTotals(runs=1, further_calls=2, further=usage),
-            }
-        )
-        sentence = describe_totals(Totals(result))
-        assert "2 sooner, 1 of them with an open end," in sentence
-        assert "(at least 2 more calls, about ≥ $0.0100)" in sentence
-        shown = build_totals(Totals(result))
-        assert (shown["open"], shown["unpriced_more"]) == (1, 1)
 
 
 class TestRuns:
@@ -92,14 +70,6 @@ class TestRuns:
         assert ask(make_audited_flow()).run_ids == [run.pk for run in reversed(runs)]
         assert ask(make_audited_flow(), limit=2).run_ids == [runs[3].pk, runs[2].pk]
         assert ask(make_audited_flow(), filters=RunFilters("status=failed")).run_ids == [runs[3].pk]
-
-    def test_those_that_no_list_shows_take_no_place(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        version = store_history()[0].version
-        monkeypatch.setattr(requests, "MAX_UNFINISHED", 1)
-        ask(version, leaves_out_each=True)
-        ask(version)
-        with pytest.raises(TooManyBacktestsError):
-            ask(version, leaves_out_each=True)
 
     def test_old_backtests_go_but_those_of_what_was_published(self) -> None:
         store_history()
@@ -163,18 +133,6 @@ class TestWork:
     def _small_batches(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(work, "BATCH_SIZE", 1)
 
-    def test_goes_on_where_a_task_ended(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        store_history()
-        sent: list[int] = []
-        found = ask(make_audited_flow(5))
-        monkeypatch.setattr(work, "send_task", sent.append)
-        for position in (1, 2, 3, 4):
-            work.work_on(found.pk, timeout=0)
-            found.refresh_from_db()
-            assert found.position == position
-        assert sent == [found.pk] * 3
-        assert found.state == WorkState.DONE
-
     def test_killed_twice_in_the_middle_it_has_the_same_totals(self, monkeypatch: pytest.MonkeyPatch) -> None:
         store_history()
         whole = backtest(make_audited_flow(5))
@@ -205,24 +163,6 @@ class TestWork:
         finish(found)
         assert (found.position, count_kinds(found)) == (4, {"same": 2, "sooner": 2})
 
-    def test_no_packet_leaves(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def refuse(*_: Any) -> None:
-            raise AssertionError("a socket was opened")
-
-        for name in ("connect", "connect_ex", "sendto"):
-            monkeypatch.setattr(socket.socket, name, refuse)
-        store_history()
-        assert backtest(make_audited_flow(5)).state == WorkState.DONE
-
-    def test_a_batch_ends_at_the_end_of_its_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(work, "BATCH_SIZE", 50)
-        store_history()
-        found = ask(make_audited_flow(5))
-        assert work._Work(found).do_batch(deadline=0)
-        found.refresh_from_db()
-        assert found.position == 1
-        assert count_kinds(finish(found)) == {"same": 2, "sooner": 2}
-
     def test_a_run_that_takes_too_long_keeps_no_task(self, monkeypatch: pytest.MonkeyPatch) -> None:
         async def hang(*_: Any, **__: Any) -> None:
             await asyncio.Event().wait()
@@ -233,18 +173,6 @@ class TestWork:
         found = backtest(make_audited_flow(5))
         assert (found.state, count_kinds(found)) == (WorkState.DONE, {"not_reproducible": 4})
         assert all(row.sentence for row in found.runs.all())
-
-    def test_leaving_out_each_audit_counts_runs_that_can_not_be_judged(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        async def hang(*_: Any, **__: Any) -> None:
-            await asyncio.Event().wait()
-
-        version = store_history()[0].version
-        monkeypatch.setattr(work, "MAX_RUN_SECONDS", 0.01)
-        monkeypatch.setattr(work, "leave_one_out", hang)
-        found = backtest(version, leaves_out_each=True)
-        totals = Totals.from_document(found.totals)
-        assert (count_kinds(found), totals.without) == ({"not_reproducible": 4}, ())
-        assert totals.result.reasons == {BacktestReason.DIFFERS: 4}
 
     def test_a_run_that_kills_its_task_three_times_fails_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
         runs = store_history()
@@ -269,17 +197,6 @@ class TestWork:
         assert (found.state, found.position) == (WorkState.FAILED, 2)
         assert f"run {runs[1].pk}, 3 of 4" in found.problem
         assert started.count(runs[1].pk) == 2 + work.MAX_TRIES
-
-    def test_stops_where_a_user_stops_it(self) -> None:
-        store_history()
-        found = ask(make_audited_flow(5))
-        work._Work(found).do_batch()
-        found.refresh_from_db()
-        assert stop_backtest(found)
-        assert not stop_backtest(found)
-        finish(found)
-        assert (found.state, found.position) == (WorkState.STOPPED, 1)
-        assert set(AuditEntry.objects.values_list("action", flat=True)) >= {"backtest_started", "backtest_stopped"}
 
     def test_a_definition_that_can_not_run_here_fails_it(self) -> None:
         store_history()
@@ -310,26 +227,6 @@ class TestPredictions:
         # It is about the version itself.
         assert not Backtest.objects.listed().exists()
         assert load_prediction(version) is None
-
-    @pytest.mark.parametrize(
-        ("outcomes", "ends", "expected"),
-        [
-            (("failed", "passed"), EndStatus.SUCCEEDED, (0, 0)),
-            (("failed", "failed"), EndStatus.SUCCEEDED, (1, 1)),
-            # The best output was accepted, or what follows is not known.
-            (("failed", "failed"), None, (1, 1)),
-            # It is only stuck sooner.
-            (("failed", "failed"), EndStatus.FAILED, (1, 0)),
-        ],
-    )
-    def test_an_audit_only_costs_retries_where_its_step_passed_in_the_end(
-        self, outcomes: tuple[str, ...], ends: EndStatus | None, expected: tuple[int, int]
-    ) -> None:
-        tries = [make_attempt(1, number, outcome) for number, outcome in enumerate(outcomes, start=1)]
-        history = History.from_attempts([initial_attempt({}), *tries], run_id="1")
-        result = BacktestResult.of([RunBacktest(BacktestKind.SOONER, ends=ends)])
-        found = WithoutAudit.of((1, "Is long"), result, history)
-        assert (found.unpassed, found.freed) == expected
 
     def test_are_kept_with_the_version_and_held_against_what_came(self) -> None:
         store_history()
@@ -381,3 +278,76 @@ def test_requests_for_several_flows_at_once_are_counted_together(monkeypatch: py
     with ThreadPoolExecutor(len(versions)) as threads:
         assert sum(threads.map(request, versions)) == 1
     assert Backtest.objects.count() == 1
+
+
+READ, WRITE = "Read the order", "Write the confirmation"
+SAVINGS = "/admin/flows/flow/savings/"
+
+
+@pytest.fixture
+def flow() -> Flow:
+    """Fifty runs of the flow with known truths."""
+    seed_history(runs=0, planted=50, until=timezone.now())
+    return Flow.objects.select_related("live_version").get()
+
+
+def change(flow: Flow, index: int, **changes: Any) -> FlowSpec:
+    """The live definition with other limits in a step."""
+    spec = flow.live_version.flow_spec  # type: ignore[union-attr]  # it has one
+    steps = list(spec.steps)
+    steps[index - 1] = steps[index - 1].model_copy(update=changes)
+    return spec.model_copy(update={"steps": tuple(steps)})
+
+
+@pytest.mark.parametrize(
+    ("index", "changes", "expected"),
+    [
+        (1, {"stall_after": 2}, (8, 0)),
+        (1, {"stall_after": 3}, (4, 0)),
+        (1, {"max_retries": 0}, (12, 0)),
+        (3, {"max_retries": 1}, (0, 0)),
+        (3, {"max_retries": 0}, (20, 20)),
+    ],
+)
+def test_savings_are_those_of_a_backtest(
+    flow: Flow, index: int, changes: dict[str, int], expected: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = change(flow, index, **changes)
+    step = spec.steps[index - 1]
+    saving = sum_saving(step, load_past_tries(flow, step.name))
+    assert (saving.retries, saving.lost) == expected
+    assert (saving.usage.cost or 0) == COST * saving.retries
+    monkeypatch.setattr(requests, "send_task", lambda _: None)
+    totals = Totals.from_document(finish(requests.request_backtest(flow=flow, candidate=spec)).totals)
+    kinds = [totals.get(kind) for kind in (BacktestKind.SOONER, BacktestKind.REFUSED)]
+    assert sum(kind.retries_saved for kind in kinds) == saving.retries
+    assert sum(kind.saved.cost or 0 for kind in kinds) == (saving.usage.cost or 0)
+    assert kinds[1].runs == saving.lost
+
+
+def test_runs_that_passed_later_are_counted() -> None:
+    store_history()
+    flow = Flow.objects.get()
+    step = make_audited_flow().steps[0]
+    past = load_past_tries(flow, step.name)
+    saving = sum_saving(step.model_copy(update={"stall_after": 2}), past)
+    # Both fail for the same issue twice; one of them passes in its third attempt.
+    assert (saving.retries, saving.lost) == (3, 1)
+    Run.objects.update(outputs_removed_at=timezone.now())
+    assert load_past_tries(flow, step.name) == PastTries(0, [])
+
+
+def test_nothing_is_said_of_more_issues_than_are_read(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(savings, "MAX_ISSUES", 3)
+    assert load_past_tries(flow, READ) == PastTries(0, ())
+
+
+class TestView:
+    @pytest.mark.parametrize("step", ["Pick the carrier", "No such step", ""])
+    def test_has_none_for_other_steps(self, admin_client: Client, flow: Flow, step: str) -> None:
+        answer = admin_client.post(SAVINGS, {"flow": flow.pk, "step": step}, content_type="application/json")
+        assert (answer.status_code, answer.json()) == (200, {})
+
+    @pytest.mark.parametrize("posted", [{"flow": "x"}, {"flow": 1, "step": 1}, [], "nothing"])
+    def test_refuses_what_is_no_question(self, admin_client: Client, posted: Any) -> None:
+        assert admin_client.post(SAVINGS, posted, content_type="application/json").status_code == 400

@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.db import OperationalError
 from django.utils import timezone
 
-from runs import paging, submission
+from runs import submission
 from runs.bulk_actions import requests, work
 from runs.bulk_actions.work import resume_all, work_on
 from runs.models import BulkAction, Priority, Run, RunStatus, WorkState
@@ -152,25 +152,6 @@ class TestRunningAgain:
         assert "out of order" in caplog.text
         assert [run.input["topic"] for run in started_by(action)] == ["0", "2"]
 
-    def test_only_the_newest_that_match_up_to_a_limit(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        version = make_version()
-        for number in range(9):
-            make_ended_run(version, input={"topic": str(number)})
-        assert [run.input["topic"] for run in started_by(run_again(most=4))] == ["8", "7", "6", "5"]
-        monkeypatch.setattr(requests, "MAX_STARTED", 2)
-        assert run_again(query="status=failed", most=4).run_count == 2
-
-    def test_filters_that_rarely_match_are_followed_to_the_end(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(paging, "FIRST_SCAN_SIZE", 2)
-        monkeypatch.setattr(paging, "WINDOW", 3)
-        monkeypatch.setattr(requests, "_BATCH_SIZE", 2)
-        version = make_version()
-        wanted = [make_ended_run(version, cost=Decimal(5)) for _ in range(2)]
-        for _ in range(20):
-            make_ended_run(version, cost=Decimal(1))
-        action = run_again(query=f"flow={version.flow.name}&status=failed&cost=2")
-        assert action.run_ids == [run.pk for run in reversed(wanted)]
-
     def test_reasons_are_kept_up_to_a_limit(self) -> None:
         version = make_version()
         action = run_again([make_run(version) for _ in range(MAX_NOTES + 5)])
@@ -192,16 +173,6 @@ class TestGoingOn:
 
     def list_topics(self, action: BulkAction) -> list[str]:
         return [run.input["topic"] for run in started_by(action)]
-
-    def test_task_after_task_does_a_batch_until_all_is_done(self) -> None:
-        action = self.make_action()
-        count = 0
-        while tasks := take_tasks():
-            work_on(*tasks)
-            count += 1
-        action.refresh_from_db()
-        assert counts(action) == (WorkState.DONE, 7, 0, 0)
-        assert (count, action.percent, self.list_topics(action)) == (3, 100, list("0123456"))
 
     def test_after_a_crash_it_goes_on_behind_the_last_batch(self, monkeypatch: pytest.MonkeyPatch) -> None:
         action = self.make_action()
@@ -242,10 +213,3 @@ class TestGoingOn:
         work_on(action.pk)
         action.refresh_from_db()
         assert (counts(action), bool(action.problem)) == ((WorkState.FAILED, 2, 0, 0), True)
-
-    def test_a_broker_that_is_unreachable_refuses_no_request(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def fail(*_: Any) -> None:
-            raise ConnectionError("Redis is away")
-
-        monkeypatch.setattr(work, "async_task", fail)
-        self.make_action()

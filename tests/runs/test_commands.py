@@ -15,7 +15,6 @@ import pytest
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.db import connection
-from django.utils import timezone
 
 from runs.management.commands.serve import refuse_taken_port
 from runs.management.commands.up import create_first_admin
@@ -117,16 +116,6 @@ def test_only_the_token_is_on_stdout_and_it_is_accepted(ada: User) -> None:
     assert "“CI” of ada (run) expires on " in err and token not in err
 
 
-@pytest.mark.parametrize(("options", "most", "days"), [({}, None, 90), ({"expires": "7d"}, None, 7), ({}, 45, 45)])
-def test_it_lasts_for_the_given_days_or_the_longest_time_allowed(
-    ada: User, settings: Any, options: dict[str, str], most: int | None, days: int
-) -> None:
-    settings.TOOLFLOW_TOKEN_MAX_DAYS = most
-    run_create_token(**options)
-    expiry = ApiToken.objects.get().expiry
-    assert expiry is not None and abs(expiry - timezone.now() - timedelta(days=days)) < timedelta(minutes=5)
-
-
 @pytest.mark.parametrize(
     ("user", "options", "most"),
     [
@@ -178,31 +167,6 @@ def show_workers(*arguments: str) -> tuple[str | int | None, list[str]]:
     except SystemExit as end:
         status = end.code
     return status, [" ".join(line.split()) for line in output.getvalue().splitlines()]
-
-
-@pytest.mark.django_db
-def test_workers_queue_and_providers_are_shown_as_tables() -> None:
-    make_worker(host="alpha", pid=7, slots=200, in_flight=12)
-    make_worker(host="beta", pid=4711, slots=50, is_stopping=True)
-    make_worker(host="gamma", pid=8, started_at=in_future(-90 * MINUTE), heartbeat_at=in_future(-3 * MINUTE))
-    version = make_version()
-    make_run(version, available_at=in_future(-10 * MINUTE))
-    make_run(version, available_at=in_future(MINUTE))
-    make_run(version, waiting_since=in_future(-MINUTE), waiting_for="Waits for a worker with the plug-in x.")
-    status, lines = show_workers()
-    assert status == 0
-    assert lines[1].startswith("alpha 7 0.1.0 working 12 200 0 s")
-    assert lines[2].startswith("beta 4711 0.1.0 stopping 0 50 ")
-    assert lines[3:] == [
-        "gamma 8 0.1.0 SILENT 0 200 1 h 3 min ago",
-        "",
-        "Queued: 1, the oldest for 10 min",
-        "Scheduled: 1",
-        "Blocked: 1",
-        "",
-        "PROVIDER HOST API STATE",
-        "default simulated model auto ready",
-    ]
 
 
 @pytest.mark.django_db

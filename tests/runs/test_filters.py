@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from decimal import Decimal
 from random import Random
 from zoneinfo import ZoneInfo
@@ -91,20 +91,6 @@ class TestReading:
         assert [problem.parameter for problem in filters.problems] == [query.partition("=")[0]]
         assert filters.is_empty
 
-    def test_half_a_character_of_json_is_not_valid(self) -> None:
-        assert [problem.parameter for problem in RunFilters({"audit": "\ud800"}).problems] == ["audit"]
-
-    def test_a_version_that_the_flow_lacks_leaves_the_flow(self) -> None:
-        make_version(make_page_flow())
-        filters = RunFilters("flow=colour-theme&version=7")
-        assert filters.to_query() == "flow=colour-theme"
-        assert [problem.parameter for problem in filters.problems] == ["version"]
-
-    def test_names_that_are_no_filters_are_listed_in_one_sentence(self) -> None:
-        filters = RunFilters("statsu=failed&flow=&before=1")
-        (sentence,) = filters.find_unknown_names(("before",))
-        assert "“statsu”" in sentence and "“flow”" not in sentence
-
 
 MEANINGS: dict[str, Callable[[Run], bool]] = {
     "flow=other": lambda run: run.flow.name == "other",
@@ -176,14 +162,6 @@ class TestFinding:
             up = [*found, *up]
         assert tuple(down) == tuple(up) == every
 
-    def test_runs_are_ordered_by_creation_and_not_by_number(self) -> None:
-        version = make_version(make_page_flow())
-        midnight = datetime(2026, 11, 21, tzinfo=UTC)
-        runs = [make_listed_run(version, created_at=midnight + timedelta(minutes=n)).pk for n in (3, -2, 1, -1, 2, -3)]
-        assert find("from=2026-11-21") == (runs[0], runs[4], runs[2])
-        assert fetch_matching_runs(RunFilters(), before=runs[4], limit=3).ids == (runs[2], runs[3], runs[1])
-        assert fetch_matching_runs(RunFilters("flow=colour-theme"), after=runs[1], limit=2).ids == (runs[2], runs[3])
-
     def test_filters_on_issues_hold_for_one_and_the_same_issue(self) -> None:
         attempt = make_attempt(
             1, 1, "failed",
@@ -224,14 +202,6 @@ class TestFinding:
             assert find("from=2026-11-21T00:30&to=2026-11-21T00:30") == (late.pk,)
         with timezone.override(ZoneInfo("America/New_York")):
             assert find("from=2026-11-21&to=2026-11-21") == (late.pk + 1,)
-
-    @pytest.mark.parametrize("microsecond", [120_000, 123_456])
-    def test_the_time_of_a_run_as_an_answer_has_it_bounds_a_list_that_holds_the_run(self, microsecond: int) -> None:
-        run = make_stored_run()
-        Run.objects.update(created_at=timezone.now().replace(microsecond=microsecond))
-        run.refresh_from_db()
-        text = run.created_at.isoformat().replace("+", "%2B")
-        assert find(f"from={text}") == find(f"to={text}") == (run.pk,)
 
     def test_a_number_leads_to_its_run_and_any_other_text_is_searched_for(self) -> None:
         run = make_stored_run()

@@ -103,20 +103,6 @@ class TestRuns:
         waiting = Run.objects.filter(status=RunStatus.QUEUED).values_list("waiting_for", flat=True)
         assert list(waiting) == ["Waits for the rate limit of groq:*: 1 request a minute."] * 2
 
-    @pytest.mark.parametrize(
-        ("flow", "is_simulated"), [(make_flow(make_step(model="gpt-4.1")), True), (TWO_PROVIDERS, False)]
-    )
-    def test_a_run_is_simulated_if_no_step_asks_a_real_provider(
-        self, servers: Any, settings: Any, monkeypatch: pytest.MonkeyPatch, flow: Any, is_simulated: bool
-    ) -> None:
-        settings.TOOLFLOW_PROVIDER = "simulated"
-        monkeypatch.setattr(providers, "SIMULATED_LATENCY", 0.0)
-        run = submit_run(flow=make_version(flow).flow, input={"topic": "tea"})
-        drain()
-        run.refresh_from_db()
-        assert (run.status, run.is_simulated) == (RunStatus.SUCCEEDED, is_simulated)
-        assert [server.app.call_count for server in servers] == [0, int(not is_simulated)]
-
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize(("model", "reason"), REFUSED)

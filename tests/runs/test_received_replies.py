@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
 import pytest
-from django.db import connection
 from django.db.models.functions import Now
 
 from flows.engine.execution import Progress, Received, Start
@@ -17,14 +16,12 @@ from flows.engine.history import Outcome
 from flows.engine.plugins import PythonFunction, registry
 from flows.engine.reply import ToolReply
 from flows.engine.spec import AuditSpec, FlowSpec
-from runs.claiming import claim_runs
-from runs.models import Attempt, EndReason, FlowSpending, Run, RunStatus
+from runs.models import EndReason, Run, RunStatus
 from runs.queue import draining, force_quit
 from runs.recorder import RunRecorder, end_held_run
 from runs.stored_history import load_history, load_received_attempt
 from runs.submission import submit_run
 from runs.sweep import sweep
-from runs.worker import event_loop
 from tests.engine.builders import make_flow, make_step, make_usage
 from tests.engine.model_server import ModelServer
 from tests.runs.builders import claim_run, make_dead_owner, make_run, make_version
@@ -91,20 +88,6 @@ def test_it_is_judged_as_it_came_where_a_flow_redacts_and_nothing_of_it_stays(pr
     assert (run.status, attempt.outcome, attempt.output) == ("failed", "failed", {"text": "Dear [redacted]"})
     assert [issue.description for issue in attempt.issues.all()] == ["It says Dear [redacted]"]
     assert (attempt.received, provider.app.call_count) == (None, 0)
-
-
-def test_it_waits_for_no_permit_to_be_judged() -> None:
-    run = make_run(make_version(make_spec()), next_model="gpt-4.1")
-    receive(run)
-    sweep()
-    claimed = claim_runs(
-        free=1,
-        owner="w",
-        lease=timedelta(minutes=1),
-        is_simulated=None,
-        available_permits=lambda model: 0 if model else 1,
-    )
-    assert claimed is not None and [one.pk for one in claimed] == [run.pk]
 
 
 def test_a_worker_that_is_forced_to_stop_while_an_audit_is_at_work_leaves_its_reply_to_the_next(
@@ -174,37 +157,3 @@ def test_the_attempt_of_a_run_that_ends_before_it_is_judged_ends_with_the_tokens
     assert (run.end_reason, attempt.outcome, attempt.received, attempt.usage.total) == (reason, outcome, None, 30)
     assert (run.total_tokens, run.cost, run.retry_count) == (30, USAGE.cost, 0)
     assert load_received_attempt(run) is None
-
-
-def test_a_cancel_while_an_audit_is_at_work_ends_its_attempt_with_the_tokens_that_it_used(
-    provider: ModelServer, monkeypatch: pytest.MonkeyPatch, stuck: threading.Event
-) -> None:
-    monkeypatch.setattr(event_loop, "SLOW_TICK", 0.05)
-    run = make_run(make_version(make_spec()))
-
-    def cancel_and_hang(output: Any) -> None:
-        Run.objects.get(pk=run.pk).request_cancel()
-        connection.close()
-        stuck.wait()
-
-    monkeypatch.setitem(registry.audits, "no_names", PythonFunction("no_names", cancel_and_hang))
-    script(provider, tool_1=[{"text": "Dear customer"}])
-    drain()
-    run.refresh_from_db()
-    (attempt,) = attempts_of(run)
-    assert (run.status, attempt.outcome, attempt.received) == (RunStatus.CANCELLED, "cancelled", None)
-    assert attempt.usage.reported and attempt.usage.total == run.total_tokens > 0
-
-
-def test_an_attempt_that_used_something_counts_once_on_the_budget_of_its_flow(provider: ModelServer) -> None:
-    version = make_version(make_spec())
-    version.flow.total_token_budget = 10_000
-    version.flow.save()
-    script(provider, tool_1=[{"text": "Dear customer"}])
-    run = make_run(version)
-    drain()
-    run.refresh_from_db()
-    assert run.status == RunStatus.SUCCEEDED
-    assert sum(one.usage.total for one in attempts_of(run)) == run.total_tokens
-    assert [row.tokens for row in FlowSpending.objects.filter(flow=version.flow)] == [run.total_tokens]
-    assert not Attempt.objects.filter(received__isnull=False).exists()

@@ -89,19 +89,6 @@ class TestManyAtOnce:
             with django_assert_num_queries(2 + 8):
                 commit_writes(writes)
 
-    def test_the_next_worker_counts_on_from_what_is_stored(self) -> None:
-        run = claim_run(make_run())
-        recorder = make_recorder(run)
-        store(recorder, begun=begin())
-        store(recorder, ended=make_attempt(outcome="failed", usage=make_usage(30), issues=(make_issue(),)))
-        run.hand_back()
-        again = make_recorder(claim_run(run, "worker-2"))
-        store(again, begun=begin(1, 2))
-        store(again, ended=make_attempt(1, 2, usage=make_usage(10)), finish=DONE)
-        run.refresh_from_db()
-        assert (run.total_tokens, run.attempt_count, run.retry_count, run.issues_critical) == (40, 2, 1, 1)
-        assert Step.objects.count() == 1
-
     def test_a_run_is_found_by_codes_audits_severities_and_models_of_all_its_attempts_each_once(self) -> None:
         def read_facets() -> set[tuple[str, str]]:
             return set(RunFacet.objects.values_list("kind", "value"))
@@ -228,11 +215,6 @@ class TestDatabaseThread:
     def commits(self, monkeypatch: pytest.MonkeyPatch) -> Commits:
         return Commits(monkeypatch)
 
-    def test_what_waits_together_is_stored_in_one_transaction(self, writes: list[RunWrite], commits: Commits) -> None:
-        assert store_together(writes) == [Written] * 3
-        assert commits.sizes == [3]
-        assert Attempt.objects.count() == 3
-
     def test_one_write_that_can_not_be_stored_does_not_keep_the_others_from_it(
         self, writes: list[RunWrite], commits: Commits
     ) -> None:
@@ -275,32 +257,3 @@ class TestDatabaseThread:
         monkeypatch.setattr(database_thread, "RETRY_TIMEOUT", 0.0)
         commits.errors = [error] * 20
         assert store_together(writes[:1]) == [Written]
-
-    def test_other_questions_are_answered_while_writes_wait_for_their_next_try(
-        self, writes: list[RunWrite], commits: Commits, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(database_thread, "_is_database_up", lambda: False)
-        commits.errors = [AWAY] * 1_000
-
-        async def ask_meanwhile() -> int:
-            database = DatabaseThread()
-            storing = database.store(writes[0])
-            count = await database.ask(Run.objects.count)
-            assert not storing.done()
-            commits.errors.clear()
-            await storing
-            await database.close()
-            return count
-
-        assert asyncio.run(ask_meanwhile()) == 3
-
-    def test_a_question_raises_where_it_was_asked(self) -> None:
-        async def ask() -> None:
-            database = DatabaseThread()
-            with pytest.raises(Run.DoesNotExist):
-                await database.ask(lambda: Run.objects.get(pk=0))
-            await database.close()
-            with pytest.raises(RuntimeError, match="after shutdown"):
-                await database.ask(Run.objects.count)
-
-        asyncio.run(ask())

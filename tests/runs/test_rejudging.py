@@ -16,12 +16,10 @@ from flows.engine import judging_process
 from flows.engine.judging_process import BusyError, Case, judge_in_process
 from flows.engine.plugins import Registry
 from flows.engine.spec import AuditSpec, FlowSpec, StepSpec
-from flows.publishing import complete_spec, publish_flow
-from runs.models import Attempt, Run
+from flows.publishing import publish_flow
+from runs.models import Run
 from runs.try_out.rejudging import REDACTED, REMOVED, judge_again, load_past_attempts, match_steps
 from tests.engine.builders import make_attempt, make_flow, make_issue, make_step
-from tests.engine.model_server import ModelServer
-from tests.runs.executing import run_flow, script
 from tests.runs.pages.history_builders import make_stored_run, store_attempt
 from tests.site.test_content_security import InlineFinder
 
@@ -41,11 +39,6 @@ def judge_step(step: StepSpec, *outputs: dict[str, Any], **how: Any) -> list[str
 
 
 class TestProcess:
-    def test_answers_one_request_after_the_other(self) -> None:
-        step = make_step(audits=(LONG,))
-        for _ in range(2):
-            assert judge_step(step, {"text": "long"}, {"text": "tea"}, {}) == ["passed", "failed", "invalid", ""]
-
     def test_is_stopped_when_the_rules_take_too_long_and_keeps_what_it_has(self) -> None:
         loops = "output.l.all(a, output.l.all(b, output.l.all(c, output.l.all(d, a + b + c + d >= 0))))"
         step = make_step(audits=(AuditSpec(name="Slow", rule=loops),), output_schema={"type": "object"})
@@ -68,54 +61,9 @@ class TestProcess:
             judging_process._slots.release(len(taken))
 
 
-THREE_STEPS = make_flow(
-    make_step(1, max_retries=2, output_sanitizer="{'text': value.text + '!'}", audits=(LONG,)),
-    make_step(
-        2,
-        max_retries=1,
-        audits=(
-            AuditSpec(name="Same", rule="steps[1].output.text != output.text", severity="low", fail_at="never"),
-            AuditSpec(name="Asked", rule="steps[1].issues.size() == 0 && input.topic != output.text"),
-        ),
-        pass_expression="!issues.exists(i, i.severity == 'critical')",
-        failure_reason_expression="'Too much.'",
-        stop_on_failure=False,
-    ),
-    make_step(
-        3,
-        compute="{'n': [1, 2], 's': previous == null ? '' : previous.text}",
-        audits=(
-            AuditSpec(name="N", rule="output.n.filter(x, x > 1)", message_template="{item} in {steps[2].output.text}"),
-        ),
-        stop_on_failure=False,
-    ),
-)
-
-
 @pytest.mark.sql
 @pytest.mark.django_db(transaction=True)
 class TestAttempts:
-    def test_come_out_as_they_were_stored_by_the_spec_of_their_own_version(self, provider: ModelServer) -> None:
-        for first in (["a", "tea?"], [1, "ab", "long enough"]):
-            script(
-                provider,
-                tool_1=[{"text": text} for text in first],
-                tool_2=[{"text": "tea"}, {"text": "long enough!"}],
-            )
-            run_flow(THREE_STEPS, input={"topic": "tea"})
-        run = Run.objects.latest("pk")
-        seen = []
-        for index in (1, 2, 3):
-            attempts, left_out = load_past_attempts(run.flow_id, THREE_STEPS, index)
-            rejudging = judge_again(complete_spec(THREE_STEPS).step(index), attempts, Registry())
-            assert (len(rejudging.verdicts), rejudging.changed, left_out) == (len(attempts), 0, {})
-            for verdict in rejudging.verdicts:
-                assert verdict.now.issues == verdict.past.issues
-                assert verdict.appeared == verdict.gone == []
-                seen.append(verdict.past.outcome.value)
-        ended = Attempt.objects.filter(output__isnull=False).count()
-        assert (set(seen), len(seen)) == ({"passed", "failed", "invalid"}, ended)
-
     def test_are_the_latest_of_the_step_by_its_name_else_by_its_number(self) -> None:
         old = make_flow(make_step(1), make_step(2, tool_name="x", name="Renamed"))
         make_stored_run(make_attempt(1), make_attempt(2), spec=old)

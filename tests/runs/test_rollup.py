@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import itertools
 import threading
-from collections.abc import Callable, Collection, Iterator
-from types import SimpleNamespace
+from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
@@ -18,16 +15,12 @@ from runs import rollup
 from runs.attempt_rules import classify_attempts
 from runs.locks import STATISTICS, hold
 from runs.models import DailyRuns, OriginalInput, Run, WebhookDelivery
-from runs.queue import draining
-from runs.rollup import INTERVAL, RETRY_INTERVAL, Rollup, count_ended_runs
+from runs.rollup import RETRY_INTERVAL, Rollup, count_ended_runs
 from runs.sweep import sweep
-from runs.worker import event_loop
 from tests.engine.builders import NOON
-from tests.engine.model_server import ModelServer
 from tests.runs.builders import make_run, make_version
 from tests.runs.recounting import read_statistics, recount
 from tests.runs.varied_runs import make_varied_runs
-from tests.waiting import wait_until
 
 pytestmark = pytest.mark.sql
 
@@ -68,11 +61,6 @@ def start_threads(*actions: Callable[[], object]) -> list[threading.Thread]:
 
 @pytest.mark.django_db
 class TestBatches:
-    def test_the_oldest_come_first_and_each_run_counts_once(self) -> None:
-        make_ended(5)
-        assert [count_ended_runs(limit=2) for _ in range(4)] == [2, 2, 1, 0]
-        assert count_counted() == 5
-
     def test_a_run_counts_however_it_ended_and_waits_until_then(self) -> None:
         make_run()
         make_run().request_cancel()
@@ -80,26 +68,6 @@ class TestBatches:
         make_run(cancel_requested=True)
         sweep()
         assert count_ended_runs() == 3
-
-    def test_a_full_batch_is_followed_at_once_in_an_idle_drain_and_soon_in_a_busy_one(self) -> None:
-        make_ended(rollup.FIRST_RUNS * 2)
-        one = Rollup()
-        assert one.advance(is_busy=False) == 0
-        assert count_counted() == rollup.FIRST_RUNS
-        assert Rollup().advance(is_busy=True) > 0
-        assert one.advance(is_busy=True) == INTERVAL
-        assert count_counted() == rollup.FIRST_RUNS * 2
-
-    def test_a_batch_that_took_long_is_followed_by_smaller_ones(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        make_ended(30)
-        ticks = itertools.count()
-        clock = SimpleNamespace(monotonic=lambda: next(ticks) * rollup.MAX_SECONDS * 2)
-        monkeypatch.setattr(rollup, "time", clock)
-        one, counts = Rollup(), []
-        for _ in range(3):
-            one.advance(is_busy=False)
-            counts.append(count_counted())
-        assert counts == [10, 15, 17]
 
 
 @pytest.mark.django_db
@@ -183,36 +151,6 @@ class TestSeveralAtOnce:
         assert count_ended_runs() == 1
 
 
-@pytest.mark.django_db(transaction=True)
-class TestInADrain:
-    @pytest.fixture(autouse=True)
-    def _stop(self) -> Iterator[None]:
-        yield
-        draining.clear()
-
-    def test_runs_are_counted_while_it_works_although_one_of_them_fails(
-        self, provider: ModelServer, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        (bad,) = make_ended(1)
-        fail_for(monkeypatch, bad)
-        make_run().request_cancel()
-        run = make_run()
-
-        def wait() -> None:
-            try:
-                counted = Run.objects.filter(is_counted=True)
-                wait_until(lambda: counted.count() == 3, within=60, what="all three runs were counted")
-            finally:
-                draining.set()
-
-        (thread,) = start_threads(wait)
-        asyncio.run(event_loop.Drain().run())
-        thread.join()
-        run.refresh_from_db()
-        assert run.status == "succeeded"
-        assert read_statistics() == recount(Run.objects.exclude(pk=bad))
-
-
 @pytest.mark.parametrize(
     ("outcomes", "parts"),
     [
@@ -230,8 +168,3 @@ class TestInADrain:
 )
 def test_which_attempts_are_retries_and_whether_those_were_of_use(outcomes: str, parts: str) -> None:
     assert classify_attempts([(1, Outcome(outcome)) for outcome in outcomes.split()]) == parts.split()
-
-
-def test_steps_are_judged_each_for_itself() -> None:
-    attempts = [(1, "failed"), (1, "passed"), (2, "failed"), (2, "failed"), (3, "failed"), (3, "")]
-    assert classify_attempts(attempts) == ["first", "useful", "first", "wasted", "first", "wasted"]

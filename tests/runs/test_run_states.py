@@ -1,4 +1,4 @@
-"""A run's way from queued to ended: who holds it, who may take it away, and what becomes of it then."""
+"""A run's way from queued to ended: who takes it next, who holds it, and who may take it away."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from typing import Any
 
 import pytest
 from django.db import IntegrityError, connection, transaction
-from django.db.models.functions import Now
 from django.test.utils import CaptureQueriesContext
 
 from flows.engine.execution import Progress, Start
-from runs.claiming import claim_runs
-from runs.models import Attempt, AttemptRequest, EndReason, Run, RunStatus, Step, Worker
+from flows.models import FlowVersion
+from runs.claiming import AvailablePermits, claim_runs
+from runs.models import Attempt, AttemptRequest, EndReason, Priority, Run, RunStatus, Step, Worker
 from runs.models.run import MAX_CRASHES, in_future
 from runs.ownership import Owner, _read_start
 from runs.recorder import RunRecorder
 from runs.stored_history import load_history
 from runs.sweep import GRACE_RATIO, LEASE_EXPIRED, MAX_SUSPICION_AGE, PROCESS_GONE, sweep
 from tests.engine.builders import make_attempt, make_flow, make_step
+from tests.engine.builders import make_flow as make_spec
 from tests.runs.builders import LEASE, claim_run, expire_lease, make_dead_owner, make_run, make_version, make_worker
 
 pytestmark = [pytest.mark.django_db, pytest.mark.sql]
@@ -101,26 +102,12 @@ class TestHandBackAndReclaim:
             sweep()
             assert state(run) == (RunStatus.QUEUED, "", 1, "")
 
-    def test_a_run_that_has_invented_attempts_stays_marked_as_simulated(self) -> None:
-        run = claim_run(make_run())
-        Run.objects.filter(pk=run.pk).update(attempt_count=1)
-        run.hand_back()
-        (again,) = claim_runs(free=5, owner="worker-2", lease=LEASE, is_simulated=False)
-        assert again.is_simulated
-
 
 class TestCancel:
     def test_a_run_that_is_handed_back_after_it_ends_cancelled(self) -> None:
         run = claim_run(make_run())
         assert run.request_cancel()
         assert run.hand_back(delay=timedelta(hours=1))
-        assert state(run)[:2] == CANCELLED
-
-    def test_a_run_whose_worker_died_ends_cancelled(self) -> None:
-        run = claim_run(make_run())
-        run.request_cancel()
-        expire_lease(run)
-        sweep()
         assert state(run)[:2] == CANCELLED
 
     def test_a_queued_run_with_the_flag_is_never_claimed_and_the_sweep_ends_it(self) -> None:
@@ -138,11 +125,6 @@ class TestSweep:
         assert sweep() == 1
         assert state(run) == (RunStatus.QUEUED, "", 1, "")
         assert not Worker.objects.exists()
-
-    def test_runs_of_a_process_that_lives_stay_with_it(self) -> None:
-        run = claim_run(make_run(), str(Owner.of_this_process()))
-        assert sweep() == 0
-        assert state(run)[0] == RunStatus.RUNNING
 
     def test_a_worker_that_lived_through_an_outage_gets_the_time_to_come_back(self) -> None:
         run = claim_run(make_run(), "elsewhere")
@@ -177,26 +159,9 @@ class TestSweep:
         Run.objects.renew(owner="elsewhere", ids=[run.pk], lease=LEASE)
         assert not seen.reclaim(lost, "")
 
-    def test_a_queued_run_whose_time_limit_passed_ends_errored(self) -> None:
-        run = make_run(deadline_at=Now())
-        sweep()
-        assert state(run)[:2] == (RunStatus.ERRORED, EndReason.DEADLINE_EXCEEDED)
-
-    def test_a_worker_that_was_silent_for_long_is_forgotten_and_one_that_is_heard_of_stays(self) -> None:
-        make_worker(heartbeat_at=in_future(timedelta(hours=-1)))
-        lately = make_worker(pid=4712)
-        sweep()
-        assert list(Worker.objects.all()) == [lately]
-
 
 class TestOwners:
     """Whether the owner of a run is alive, as far as this machine can tell."""
-
-    def test_the_name_says_all_there_is_to_know_and_two_drains_of_one_process_differ(self) -> None:
-        owner, other = Owner.of_this_process(), Owner.of_this_process()
-        assert Owner.parse(str(owner)) == owner != other
-        assert len(str(owner)) <= 200
-        assert [Owner.parse(name) for name in ("", "worker-1", "a/b/c/x/e/f", "a/b/c/1/e")] == [None] * 4
 
     def test_a_worker_whose_process_ended_is_gone_also_while_nobody_took_note_of_it(self) -> None:
         with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
@@ -234,3 +199,106 @@ def test_the_database_refuses_the_same_attempt_twice() -> None:
     Attempt.objects.create(step=step, number=1)
     with pytest.raises(IntegrityError), transaction.atomic():
         Attempt.objects.create(step=step, number=1)
+
+
+def version_of(name: str, **flow_fields: Any) -> FlowVersion:
+    version = make_version(make_spec().model_copy(update={"name": name, "title": name}))
+    for field, value in flow_fields.items():
+        setattr(version.flow, field, value)
+    version.flow.save()
+    return version
+
+
+def make_runs(count: int, version: FlowVersion | None = None, **fields: Any) -> list[int]:
+    version = version or make_version()
+    return [make_run(version, **fields).pk for _ in range(count)]
+
+
+def claim(free: int, **options: Any) -> list[Run]:
+    return claim_runs(free=free, owner="worker-1", lease=LEASE, is_simulated=True, **options) or []
+
+
+def claim_ids(free: int, **options: Any) -> list[int]:
+    return [run.pk for run in claim(free, **options)]
+
+
+def permits(**by_model: int) -> AvailablePermits:
+    return by_model.get
+
+
+def test_runs_of_high_priority_of_any_flow_go_first_and_those_of_low_last() -> None:
+    low, normal = (make_run(version_of("first"), priority=p) for p in (Priority.LOW, Priority.NORMAL))
+    high = make_run(version_of("second"), priority=Priority.HIGH)
+    assert [claim_ids(1) for _ in range(3)] == [[high.pk], [normal.pk], [low.pk]]
+
+
+def test_a_run_that_was_handed_back_goes_on_before_those_that_came_after_it_and_not_before_its_time() -> None:
+    runs = make_runs(3)
+    (first,) = claim(1)
+    first.hand_back()
+    assert claim_ids(1) == runs[:1]
+    first.refresh_from_db()
+    first.hand_back(delay=timedelta(hours=1))
+    assert claim_ids(3) == runs[1:]
+
+
+class TestFairness:
+    def test_a_single_run_of_a_flow_does_not_wait_behind_the_batch_of_another(self) -> None:
+        make_runs(50, version_of("batch"))
+        single = make_run(version_of("single"))
+        assert single.pk in claim_ids(2)
+        make_run(single.version)
+        assert len(claim(8)) == 8, "slots that one flow can't use go to the other"
+
+
+class TestLimits:
+    def test_a_flow_never_has_more_runs_under_way_than_it_may(self) -> None:
+        runs = make_runs(5, version_of("careful", max_runs_in_flight=3))
+        assert [len(claim(free)) for free in (2, 5, 5)] == [2, 1, 0]
+        assert Run.objects.get(pk=runs[0]).hand_back(delay=timedelta(hours=1))
+        assert claim_ids(5) == runs[3:4], "its slot is free again"
+
+    def test_no_more_runs_are_taken_than_calls_can_begin_and_those_of_other_models_pass_them(self) -> None:
+        version = make_version()
+        make_runs(4, version, next_model="slow")
+        quick = make_runs(2, version, next_model="quick")
+        assert claim_ids(2, available_permits=permits(slow=0)) == quick
+        assert len(claim(5, available_permits=permits(slow=2))) == 2
+
+
+class TestRunsThatLostTheirWorkers:
+    def test_runs_that_lost_two_go_on_one_at_a_time_and_others_pass_them(self) -> None:
+        version = make_version()
+        suspects = [make_run(version, crashes=crashes).pk for crashes in (2, 4, *[3] * 50)]
+        others = [make_run(version, crashes=crashes).pk for crashes in (0, 1, 0)]
+        assert suspects[0] in claim_ids(5)
+        assert set(claim_ids(5, has_suspect=True)) <= set(others)
+        assert claim_ids(5) == suspects[1:2]
+
+
+def test_versions_that_the_worker_can_not_execute_are_left_to_others() -> None:
+    run = make_run()
+    assert not claim(1, unable=[run.version_id])
+    assert claim(1)
+
+
+def test_a_time_limit_counts_from_the_first_start() -> None:
+    make_run()
+    assert claim(1)[0].deadline_at is None
+    make_run(time_limit=timedelta(seconds=30))
+    (run,) = claim(1)
+    assert run.started_at is not None and run.deadline_at is not None
+    # Databases keep milliseconds or microseconds.
+    assert abs(run.deadline_at - run.started_at - timedelta(seconds=30)) < timedelta(milliseconds=2)
+    run.hand_back()
+    assert claim(1)[0].deadline_at == run.deadline_at
+
+
+def test_the_number_of_queries_does_not_grow_with_runs(django_assert_max_num_queries: Any) -> None:
+    make_runs(30)
+    for free in (2, 20):
+        with django_assert_max_num_queries(8):
+            assert len(claim(free)) == free
+    Run.objects.update(available_at="2999-01-01T00:00:00Z")
+    with django_assert_max_num_queries(1):
+        assert claim_runs(free=5, owner="worker-1", lease=LEASE, is_simulated=True) is None

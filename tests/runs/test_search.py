@@ -121,14 +121,6 @@ def test_only_runs_that_have_ended_are_found_and_only_once_they_are_counted() ->
     assert find("tea") == [ended.pk]
 
 
-def test_more_hits_than_the_limit_are_not_listed() -> None:
-    ids = store(*["tea leaves"] * 5)
-    assert fetch_matching_ids(parse_search("nosuchword"), limit=4) == ([], True)
-    assert fetch_matching_ids(parse_search("tea"), limit=4) is None
-    assert sorted((fetch_matching_ids(parse_search("tea"), limit=5) or ([], True))[0]) == ids
-    assert fetch_matching_among(parse_search("tea"), ids[1:3]) == set(ids[1:3])
-
-
 @pytest.mark.parametrize("typed", ["  ", "#*!", "🍵", "-tea", "t*", "tea " * 31, "x" * 501])
 def test_a_search_for_nothing_or_for_too_much_is_refused(typed: str) -> None:
     with pytest.raises(ValueError, match=r"\.$"):
@@ -235,10 +227,3 @@ class TestExcerpts:
         self, run: Run, typed: str, lines: list[str]
     ) -> None:
         assert self.show(run, typed) == lines
-
-    def test_a_long_text_is_cut_around_the_word_and_stays_readable(self) -> None:
-        run = make_stored_run(input={"topic": "before " * 50 + "the word " + "after " * 100})
-        (line,) = self.show(run, "word")
-        assert line == "Input: …before before before before before the [word] " + " ".join(["after"] * 17) + "…"
-        run = make_stored_run(input={"topic": "one\n\n  two cafe\u0301 שָׁלוֹם \u202egnp"})
-        assert self.show(run, "café שלום") == ["Input: one two [cafe\u0301] [שָׁלוֹם] \u202egnp"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from decimal import Decimal
 from html import unescape
 from typing import Any
@@ -22,7 +21,6 @@ from flows.engine.spec import AuditSpec, FlowSpec
 from flows.models import Flow
 from flows.publishing import publish_flow
 from runs.models import Attempt, AuditEntry, FlowSpending, RateLimit, Run
-from runs.try_out import trial as trials
 from runs.try_out.model_call import NotSentError, call_model
 from runs.try_out.trial import try_on_values
 from tests.engine.builders import make_attempt, make_flow, make_step
@@ -133,28 +131,6 @@ class TestAudits:
         assert 'data-check="unreached"' in (panel.ask("judge", pasted='{"text": 1}') and panel.html)
         assert "Line 1, column 9:" in panel.ask("judge", pasted='{"text":}')
 
-    def test_judge_what_the_simulated_model_answers(self, editor: Client) -> None:
-        panel = open_panel(editor, make_flow(make_step(1, audits=(NOT_EMPTY,))))
-        text = panel.ask("invent", basis="typed", input="{}")
-        assert "What the simulated model answers Passed" in text and 'id="try-pasted-box"' in panel.html
-        panel.document["steps"][0]["output_schema"] = {"type": 5}
-        assert "needs an output schema" in panel.ask("invent")
-
-    def test_judge_what_a_local_step_computes(self, editor: Client) -> None:
-        audit = AuditSpec(name="N", rule="output.n > 1")
-        panel = open_panel(editor, make_flow(make_step(1, compute="{'n': input.n}", audits=(audit,))))
-        assert "The computed output Failed" in panel.ask("preview", basis="typed", input='{"n": 1}')
-
-    def test_give_up_a_plugin_that_does_not_return(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(trials, "MAX_TRY_SECONDS", 0.05)
-        end = threading.Event()
-        registry = Registry()
-        registry.audit("slow")(lambda output: end.wait())
-        spec = make_flow(make_step(1, audits=(AuditSpec(name="Slow", rule="python:slow"),)))
-        attempt, audits = try_on_values(spec, 1, {"topic": "tea"}, {}).judge({"text": "tea"}, registry)
-        end.set()
-        assert ([issue.code for issue in attempt.issues], audits[0]["passed"]) == (["audit_error"], False)
-
 
 class TestModelCall:
     def send(self, flow: Flow | None = None, *, retry_window: int | None = 0) -> ToolReply | AttemptError:
@@ -199,15 +175,6 @@ class TestModelCall:
             panel.ask("call", basis="typed", input="{}")
             statuses.append(panel.status)
         assert (statuses, len(provider.app.calls)) == ([200] * 10 + [429], 10)
-
-    @pytest.mark.parametrize(("window", "calls"), [(None, 2), (0, 1)])
-    def test_without_an_answer_is_repeated_within_the_retry_window(
-        self, provider: ModelServer, monkeypatch: pytest.MonkeyPatch, window: int | None, calls: int
-    ) -> None:
-        monkeypatch.setattr("flows.engine.planner.FIRST_BACKOFF", 0.001)
-        script(provider, tool_1=[Fault(FaultKind.SERVER_ERROR), {"text": "tea"}])
-        answer = self.send(retry_window=window)
-        assert (isinstance(answer, ToolReply), len(provider.app.calls)) == (calls == 2, calls)
 
     def test_is_charged_to_the_budget_of_its_flow_until_that_is_used_up(self, provider: ModelServer) -> None:
         flow = Flow.objects.create(name="example", title="Example", total_token_budget=1)

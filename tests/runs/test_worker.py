@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Iterator
 from datetime import timedelta
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from django.test import Client
+from django.urls import reverse
 from django.utils import timezone
 
-from flows.engine.execution import Execution, ExecutionEnd, Progress, Received, Start
-from flows.engine.history import History, Outcome
+from flows.engine.execution import Execution, ExecutionEnd, Received
+from flows.engine.history import History
 from flows.engine.prompt import CURRENT_STEP_HEADING
-from flows.engine.providers import Provider
 from flows.engine.simulated_model import Fault, FaultKind
-from flows.engine.spec import AuditSpec, FlowSpec
-from runs.models import Attempt, EndReason, FlowSpending, Run, RunStatus, Worker
-from runs.ownership import Owner
+from flows.engine.spec import AuditSpec, FlowSpec, OnExhausted
+from runs.filters import RunFilters, fetch_matching_runs
+from runs.models import Attempt, DailyRuns, EndReason, FlowSpending, Run, RunStatus
 from runs.queue import draining, force_quit
-from runs.recorder import RunRecorder
-from runs.spending import FlowBudget
+from runs.rollup import count_ended_runs
 from runs.stored_history import load_history
 from runs.sweep import sweep
 from runs.worker import event_loop, tasks
-from runs.worker.database_thread import DatabaseThread
-from runs.worker.run_task import RunTask
 from runs.worker.tasks import hold_slot
-from tests.engine.builders import make_flow, make_step, make_usage
+from tests.engine.builders import make_flow, make_step
+from tests.engine.executions import LENGTH, LONG, SHORT
 from tests.engine.model_server import ModelServer
-from tests.runs.builders import claim_run, make_run, make_version, make_worker
+from tests.runs.builders import make_run, make_version, make_worker
 from tests.runs.executing import attempts_of, drain, in_another_thread, run_flow, script
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.sql]
@@ -85,26 +81,6 @@ class TestTheMainJob:
         assert run.prompt_tokens == sum(usage.prompt for usage in usages)
         assert run.issues_critical == 1
 
-    @pytest.mark.parametrize(("model", "field"), [("gpt-4.1", "messages"), ("gpt-6-sol", "input")])
-    def test_the_exact_request_is_stored_with_the_attempt_by_either_api(
-        self, provider: ModelServer, monkeypatch: pytest.MonkeyPatch, model: str, field: str
-    ) -> None:
-        monkeypatch.setattr(Provider, "is_openai", True)
-        script(provider, tool_1=[TEA])
-        run = run_flow(make_flow(make_step(model=model)))
-        (attempt,) = attempts_of(run)
-        assert run.status == RunStatus.SUCCEEDED and run.total_tokens > 0
-        assert field in attempt.request and attempt.request == provider.app.calls[0].body
-
-    def test_a_step_that_never_passes_fails_the_run_which_names_the_blocking_attempt(
-        self, provider: ModelServer
-    ) -> None:
-        script(provider, tool_1=[{"text": "Tea."}])
-        run = run_flow(make_flow(make_step(audits=[LONG_ENOUGH], max_retries=1), make_step(2)))
-        assert (run.status, run.end_reason) == (RunStatus.FAILED, EndReason.STEP_FAILED)
-        assert (run.blocking_step, run.blocking_attempt) == (1, 2)
-        assert run.end_sentence.startswith("Step 1 “Step 1” did not pass in 2 attempts")
-
     @pytest.mark.parametrize(
         "text",
         ["x" * 5_000_000, "NUL \0 here", "lone \ud800 surrogate", "<script>\u202e\x1b[31m"],
@@ -156,23 +132,6 @@ class TestWaits:
 
 
 class TestResume:
-    def test_a_run_goes_on_from_its_last_stored_attempt_and_no_stored_call_is_paid_again(
-        self, provider: ModelServer
-    ) -> None:
-        run = run_flow(TWO_STEPS)
-        calls = provider.app.call_count
-        # As if the worker had died during step 2: the run is queued, step 2's attempt was interrupted.
-        last = Attempt.objects.get(step__run=run, step__index=2)
-        last.usage.delete()
-        last.issues.all().delete()
-        last.end_without_output(Outcome.INTERRUPTED)
-        Run.objects.filter(pk=run.pk).update(status=RunStatus.QUEUED, ended_at=None)
-        drain()
-        run.refresh_from_db()
-        assert (run.status, run.retry_count, provider.app.call_count) == (RunStatus.SUCCEEDED, 0, calls + 1)
-        outcomes = [(a.step.index, a.number, a.outcome) for a in attempts_of(run)]
-        assert outcomes == [(1, 1, "passed"), (2, 1, "interrupted"), (2, 2, "passed")]
-
     def test_stored_history_equals_live_history(self, provider: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
         ends: list[ExecutionEnd] = []
         execute = Execution.execute
@@ -193,46 +152,7 @@ class TestResume:
         assert run.retry_count == 2, "the call without an answer was no try"
 
 
-def test_a_run_that_was_lost_and_claimed_again_here_stays_known_when_its_old_task_ends() -> None:
-    drain = event_loop.Drain()
-    run_task: Any = object()
-
-    async def forget_both() -> None:
-        old, new = (asyncio.create_task(asyncio.sleep(0)) for _ in range(2))
-        drain._tasks[7] = run_task, new
-        drain._forget(7, old)
-        assert drain._tasks == {7: (run_task, new)}
-        drain._forget(7, new)
-        assert drain._tasks == {}
-        await asyncio.gather(old, new)
-
-    asyncio.run(forget_both())
-
-
 class TestCancel:
-    def test_an_attempt_that_ended_is_stored_although_its_run_is_cancelled_meanwhile(self) -> None:
-        run = claim_run(make_run())
-        recorder = RunRecorder(run, run.version.flow_spec, load_history(run))
-
-        async def cancel_while_the_database_is_busy() -> None:
-            database = DatabaseThread()
-            context: Any = SimpleNamespace(database=database, budgets={})
-            run_task = RunTask(run, context)
-            run_task._recorder = recorder
-            release = threading.Event()
-            busy = asyncio.create_task(database.ask(release.wait))
-            recording = asyncio.create_task(run_task.record(Progress(begun=Start(1, 1, {}, None, run.started_at))))
-            await asyncio.sleep(0)
-            recording.cancel()
-            release.set()
-            with pytest.raises(asyncio.CancelledError):
-                await recording
-            await busy
-            await database.close()
-
-        asyncio.run(cancel_while_the_database_is_busy())
-        assert Attempt.objects.filter(step__run=run).exists()
-
     def test_a_call_in_flight_is_cut_and_the_run_ends_cancelled_with_its_attempt(
         self, provider: ModelServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -276,35 +196,12 @@ class TestStops:
 
 
 class TestAmongOthers:
-    def test_a_host_has_one_drain_less_than_worker_processes(self, settings: Any) -> None:
-        settings.TOOLFLOW_WORKERS = 3
-        with hold_slot() as first:
-            with hold_slot() as second, hold_slot() as third:
-                assert (first, second, third) == (True, True, False)
-            with hold_slot() as second:
-                assert second
-
     def test_a_second_drain_leaves_the_work_to_the_first(self, provider: ModelServer) -> None:
         make_run()
         with hold_slot():
             assert tasks.drain(leaves_when_idle=True) == "All slots of this host are taken."
         assert tasks.drain(leaves_when_idle=True) == "Worked on 1 runs."
         assert Run.objects.get().status == RunStatus.SUCCEEDED
-
-    def test_it_is_listed_while_it_works_and_gone_when_it_ends(self, provider: ModelServer) -> None:
-        seen: list[Worker] = []
-
-        def look(request: dict[str, Any], step_input: Any) -> dict[str, str]:
-            in_another_thread(lambda: seen.extend(Worker.objects.alive()))
-            return TEA
-
-        script(provider, tool_1=[look])
-        run_flow(make_flow())
-        (worker,) = seen
-        owner = Owner.parse(worker.owner)
-        assert owner is not None and not owner.is_gone
-        assert (worker.host, worker.pid, worker.slots) == (owner.host, owner.pid, 200)
-        assert not Worker.objects.exists()
 
 
 class TestBudgetOfAFlow:
@@ -336,11 +233,33 @@ class TestBudgetOfAFlow:
         assert (late.end_reason, late.attempt_count) == (EndReason.BUDGET_EXCEEDED, 0)
         assert provider.app.call_count == 1
 
-    def test_what_is_in_flight_counts_at_once_and_once(self) -> None:
-        budget = FlowBudget("Tea", "month", token_budget=50, cost_budget=None, tokens=10)
-        budget.in_flight[7] = make_usage(30)
-        assert budget.find_end() is None
-        budget.add_stored(7, make_usage(30))
-        assert budget.find_end() is None and budget.tokens == 40
-        budget.in_flight[7] = make_usage(10)
-        assert budget.find_end() is not None
+
+ACCEPTING: dict[str, Any] = {"audits": (LENGTH,), "max_retries": 1, "on_exhausted": OnExhausted.ACCEPT_BEST}
+FLOW = make_flow(make_step(1, **ACCEPTING), make_step(2, **ACCEPTING))
+
+
+@pytest.fixture
+def accepted(provider: ModelServer) -> Run:
+    """A run whose step 1 passed, and whose step 2 accepted its first attempt, the second being invalid."""
+    script(provider, tool_1=[LONG], tool_2=[SHORT, {"no": 1}])
+    return run_flow(FLOW)
+
+
+def test_pages_and_api_show_the_accepted_output_as_the_result(accepted: Run, client: Client, admin_user: Any) -> None:
+    client.force_login(admin_user)
+    page = client.get(reverse("runs:page", args=[accepted.pk]), {"show": "result"}).content.decode()
+    assert 'id="accepted"' in page and SHORT["text"] in page
+    assert "best output accepted" in client.get(reverse("runs:list")).content.decode()
+    run = client.get(f"/api/v1/runs/{accepted.pk}", {"attempts": "final"}).json()
+    (final,) = run["steps"][2]["attempts"]
+    assert (run["accepted_count"], final["is_accepted"], final["output"]) == (1, True, SHORT)
+
+
+def test_they_are_filtered_by_and_counted_apart(accepted: Run, provider: ModelServer) -> None:
+    script(provider, tool_1=[LONG], tool_2=[LONG])
+    passed = run_flow(FLOW)
+    assert fetch_matching_runs(RunFilters("accepted=1")).ids == (accepted.pk,)
+    assert RunFilters("accepted=0").problems and passed.accepted_count == 0
+    count_ended_runs()
+    counts = DailyRuns.objects.values_list("succeeded", "accepted", "first_time")
+    assert [sum(column) for column in zip(*counts, strict=True)] == [2, 1, 1]

@@ -1,16 +1,26 @@
-"""Reading flow files: hints, limits, encodings. ``tests/contract`` pins what scalars mean and the lines of mistakes."""
+"""Reading flow files and their JSON Schema; ``tests/contract`` pins what scalars mean and the lines of mistakes."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
+import jsonschema_rs
 import pytest
+import yaml
 
-from flows.engine.errors import Problem
-from flows.flow_file import MAX_FILE_BYTES, FlowFileError, parse_flow
+from flows.engine.errors import Problem, SpecError
+from flows.engine.spec import FlowSpec
+from flows.examples import load_documents
+from flows.flow_file import MAX_FILE_BYTES, SCHEMA_PATH, FlowFileError, parse_document, parse_flow, render_flow
 from flows.flow_file.reading import MAX_PROBLEMS, MAX_VALUES
-from tests.engine.builders import make_flow
+from flows.models import Flow
+from tests.engine.builders import TEXT_SCHEMA, make_flow
+from tests.flows.loading import load_flow
+from tests.test_docs import find_blocks
 
 STEP = "name: tea\nsteps:\n  - name: Pour\n    compute: '{}'\n"
 
@@ -47,11 +57,6 @@ def test_problems_are_at_their_lines_in_the_order_of_the_file() -> None:
         (3, 5, "/steps/0/audits/3"),
         (3, 5, "/steps/0/name"),
     ]
-
-
-def test_a_place_in_an_expression_is_not_one_in_the_file() -> None:
-    (problem,) = refuse(STEP.replace("'{}'", "|\n      true &&")).problems
-    assert problem.line == 4 and problem.message.startswith("In line 2, column 1")
 
 
 @pytest.mark.parametrize(
@@ -109,3 +114,64 @@ def test_only_the_first_of_very_many_problems_are_reported() -> None:
     problems = refuse(STEP + "".join(f"f{number}: 1\n" for number in range(MAX_PROBLEMS + 150))).problems
     assert [problem.line for problem in problems[:2]] == [5, 6]
     assert len(problems) == MAX_PROBLEMS + 1 and "150 more" in problems[-1].message
+
+
+PAGE = "docs/flow-files.md"
+
+
+@pytest.mark.django_db
+def test_the_example_can_be_imported_and_means_the_same_to_every_yaml_parser() -> None:
+    ((_, text),) = find_blocks(PAGE, "yaml")
+    spec = parse_flow(text)
+    assert load_flow(document=spec.to_document()).digest == spec.digest
+    assert Flow.objects.runnable().get().title == "Answers to letters"
+    assert parse_document(text) == yaml.safe_load(text)
+
+
+ROOT = Path(__file__).resolve().parents[3]
+SCHEMA: dict[str, Any] = json.loads(SCHEMA_PATH.read_text(encoding="utf-8"))
+VALIDATOR = jsonschema_rs.validator_for(SCHEMA)
+
+STEP_FIELDS = {"name": "Pour", "tool_name": "pour", "output_schema": TEXT_SCHEMA}
+
+
+def make_document(step: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
+    return {"name": "tea", "steps": [{**STEP_FIELDS, **(step or {})}], **fields}
+
+
+def test_the_committed_schema_is_what_the_classes_and_the_reference_say() -> None:
+    made = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "write_flow_schema.py", "-"], capture_output=True, check=True, timeout=60
+    )
+    assert made.stdout.decode() == SCHEMA_PATH.read_text(encoding="utf-8"), (
+        "Write it anew: .venv/bin/python scripts/write_flow_schema.py"
+    )
+
+
+@pytest.mark.parametrize("document", load_documents().values(), ids=lambda document: document["name"])
+def test_the_examples_fit_the_schema_as_they_are_and_as_they_are_written(document: dict[str, Any]) -> None:
+    VALIDATOR.validate(document)
+    VALIDATOR.validate(parse_document(render_flow(FlowSpec.from_document(document))))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        *({"steps": []}, {"name": "Tea Time"}, {"titel": "Tea"}, {"title": 12}, {"cost_budget": 0}),
+        *({"max_tokens": 1.5}, {"input_schema": "{}"}),
+    ],
+)
+def test_what_is_no_flow_does_not_fit_the_schema(fields: dict[str, Any]) -> None:
+    refuse_document(make_document(**fields))
+
+
+def refuse_document(document: Any) -> None:
+    assert not VALIDATOR.is_valid(document)
+    with pytest.raises(SpecError):
+        FlowSpec.from_document(document)
+
+
+def test_a_step_calls_the_model_or_is_local() -> None:
+    typed, local = {"tool_name": "pour", "output_type": "cup"}, {"compute": "{}"}
+    for step, fits in (({}, False), ({"tool_name": "pour"}, False), (local, True), (typed, True)):
+        assert VALIDATOR.is_valid({"name": "tea", "steps": [{"name": "Pour", **step}]}) is fits

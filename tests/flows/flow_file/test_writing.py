@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from flows.engine.history import Severity
 from flows.engine.spec import AuditSpec, FlowSpec, StepSpec
 from flows.flow_file import parse_flow, render_flow
-from tests.engine.builders import closed, make_flow, make_step
+from tests.engine.builders import make_flow, make_step
 
 NASTY = [
     "",
@@ -128,71 +128,3 @@ def test_a_file_gives_back_the_flow_here_and_elsewhere_whatever_editors_do_to_li
     assert text.endswith("\n")
     assert len(text.splitlines()) == text.count("\n"), "no line that only some editors see"
     assert not set(text) & set("\ufeff\x7f\x07\x1b")
-
-
-def test_a_file_reads_as_a_person_would_write_it() -> None:
-    spec = make_flow(
-        make_step(
-            1,
-            system_message="Read the letter.\n\nSay what it says:\twith a tab, and a space at the end. \n",
-            output_schema=closed(
-                mood={"type": "string", "enum": ["calm", "no", "12"]},
-                lines={"type": "array", "items": {"type": "string"}, "minItems": 1},
-            ),
-            include_results=(0,),
-            temperature=0.0,
-            audits=(
-                AuditSpec(name="Not empty", rule="!(output.mood == '')", path="'/mood'", message="'\"' + output.mood"),
-            ),
-        ),
-        make_step(2, compute="{\n  'length': size(previous.lines)\n}", max_retries=0),
-        title="Letters: what they say",
-        cost_budget=Decimal("0.0005"),
-    )
-    assert (
-        render_flow(spec)
-        == """\
-# A flow of ToolFlow. Its docs/flow-files.md describes the format.
-# yaml-language-server: $schema=flow.schema.json
-
-name: example
-title: 'Letters: what they say'
-cost_budget: 0.0005
-
-steps:
-- name: Step 1
-  tool_name: tool_1
-  system_message: |
-    Read the letter.
-
-    Say what it says:\twith a tab, and a space at the end.\x20
-  output_schema:
-    type: object
-    properties:
-      mood:
-        type: string
-        enum: [calm, 'no', '12']
-      lines:
-        type: array
-        items: {type: string}
-        minItems: 1
-    required: [mood, lines]
-    additionalProperties: false
-  include_results: [0]
-  model: gpt-4.1
-  temperature: 0.0
-  audits:
-  - name: Not empty
-    rule: "!(output.mood == '')"
-    message: |-
-      '"' + output.mood
-    path: "'/mood'"
-
-- name: Step 2
-  compute: |-
-    {
-      'length': size(previous.lines)
-    }
-  max_retries: 0
-"""
-    )

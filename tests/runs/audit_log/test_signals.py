@@ -1,7 +1,9 @@
-"""Runs, flows, users, groups, limits and tokens have entries, whichever page, API or command changes them."""
+"""Whatever page, API or command changes something, there is an entry in the name of who did it."""
 
 from __future__ import annotations
 
+import os
+import pwd
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -9,18 +11,23 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from django.contrib.auth.models import Group, Permission, User
+from axes.models import AccessAttempt
+from django.contrib.auth.models import AnonymousUser, Group, Permission, User
 from django.core.management import call_command
-from django.test import Client
+from django.test import Client, RequestFactory
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from flows.models import Flow
+from runs.audit_log import actor
+from runs.audit_log.actor import act_as_command
+from runs.audit_log.events import AuditAction, log_audit_event
 from runs.models import ApiToken, AuditEntry, RateLimit, Run
-from runs.submission import submit_run
+from runs.request_id import current_request
+from runs.retention.tasks import purge_due
 from runs.tokens import create_token, revoke_token
 from tests.engine.builders import make_flow, make_step
 from tests.runs.builders import make_run, make_version
+from toolflow_site.openid_accounts import put_into_groups
 
 pytestmark = pytest.mark.django_db
 
@@ -65,24 +72,6 @@ def test_flows_are_archived_made_live_and_exported(client: Client, ada: User, tm
     ]
 
 
-def test_a_flow_that_a_command_loads_has_entries_without_an_actor() -> None:
-    call_command("import_flow", "flows/examples/colour-theme.yaml", verbosity=0)
-    actions = set(AuditEntry.objects.values_list("action", flat=True))
-    assert {"flow_added", "flow_published", "flow_made_live"} <= actions
-    # Its title comes after its row.
-    assert AuditEntry.objects.get(action="flow_added").object_label
-    assert set(AuditEntry.objects.values_list("actor_name", flat=True)) == {""}
-
-
-def test_a_deleted_flow_has_one_entry() -> None:
-    flow = make_version().flow
-    Flow.objects.filter(pk=flow.pk).update(live_version=None)
-    flow.refresh_from_db()
-    entries = watch()
-    flow.delete()
-    assert [action for _, action, _, _ in entries()] == ["flow_deleted"]
-
-
 def test_users_and_their_permissions(client: Client, ada: User) -> None:
     group = Group.objects.create(name="Watchers")
     entries = watch()
@@ -106,18 +95,6 @@ class TestChangedUsers:
     @pytest.fixture
     def olga(self) -> User:
         return User.objects.create_user("olga", "olga@example.com", "correct horse")
-
-    def test_names_and_addresses_are_shown_as_they_were_and_are(self, olga: User) -> None:
-        entries = watch()
-        olga.email, olga.username, olga.last_name = "ada@example.com", "olga2", "Ott"
-        olga.save(update_fields=["email", "username"])
-        ((_, action, _, details),) = entries()
-        assert action == "user_changed"
-        assert details == RIGHTS | {
-            "changed": ["username", "email"],
-            "username": {"from": "olga", "to": "olga2"},
-            "email": {"from": "olga@example.com", "to": "ada@example.com"},
-        }
 
     def test_passwords_are_never_stored(self, olga: User) -> None:
         entries = watch()
@@ -209,26 +186,6 @@ def test_a_run_that_is_started_on_the_page_and_cancelled(client: Client, ada: Us
     assert entry.object_id == str(run.pk) and entry.request_id and entry.address == "127.0.0.1"
 
 
-def test_runs_of_a_script_name_its_token(ada: User) -> None:
-    flow = make_version().flow
-    _, token = ApiToken.objects.create(user=ada, name="nightly", scope="run", expiry=None)
-    script = Client(headers={"Authorization": f"Bearer {token}"})
-    entries = watch()
-    script.post("/api/v1/runs", {"flow": flow.name, "input": {}}, content_type="application/json")
-    many = {"flow": flow.name, "runs": [{"input": {}}] * 3}
-    script.post("/api/v1/runs/bulk", many, content_type="application/json")
-    first = Run.objects.earliest("pk")
-    script.post(f"/api/v1/runs/{first.pk}/cancel", {}, content_type="application/json")
-    script.post(f"/api/v1/runs/{first.pk}/run-again", {}, content_type="application/json")
-    numbers = list(Run.objects.order_by("pk").values_list("pk", flat=True))
-    details = {"flow": flow.name, "version": 1}
-    several = {**details, "runs": 3, "first": numbers[1], "last": numbers[3]}
-    (_, *one), (_, *many_at_once), (_, cancelled, *_), (_, again, *_) = entries()
-    assert (one[0], one[2], many_at_once[0], many_at_once[2]) == ("run_started", details, "runs_started", several)
-    assert (cancelled, again) == ("run_cancelled", "run_started")
-    assert set(AuditEntry.objects.filter(action__startswith="run").values_list("token_name", flat=True)) == {"nightly"}
-
-
 @pytest.mark.parametrize(("path", "expected"), [("cancel", "bulk_cancel"), ("run-again", "bulk_run_again")])
 def test_what_is_done_to_many_runs_is_one_entry_with_their_number(
     client: Client, ada: User, path: str, expected: str
@@ -245,9 +202,72 @@ def test_what_is_done_to_many_runs_is_one_entry_with_their_number(
     assert [(action, details) for _, action, _, details in entries()] == [(expected, {"runs": 4})]
 
 
-def test_what_is_not_stored_has_no_entry() -> None:
-    version = make_version()
-    entries = watch()
-    with pytest.raises(ValueError, match="label"):
-        submit_run(flow=version.flow, input={}, labels=["x" * 1000])
-    assert entries() == []
+@pytest.fixture(autouse=True)
+def started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget the command that a test starts."""
+    monkeypatch.setattr(actor, "_process_name", "")
+
+
+def test_a_token_that_the_worker_clears_away_was_deleted_by_toolflow() -> None:
+    row, _ = create_token(user=User.objects.create_user("olga"), name="old", scope="read", lifetime=timedelta(days=1))
+    ApiToken.objects.filter(pk=row.pk).update(expiry=timezone.now() - timedelta(days=100))
+    purge_due()
+    assert AuditEntry.objects.get(action="token_deleted").actor_name == "ToolFlow"
+
+
+def name_actor() -> str:
+    RateLimit.objects.create(model=f"model-{RateLimit.objects.count()}", calls_in_flight=1)
+    return AuditEntry.objects.latest("pk").actor_name
+
+
+def test_a_command_is_done_by_a_user_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    act_as_command("shell")
+    assert name_actor() == f"Command line: {pwd.getpwuid(os.getuid()).pw_name}"
+    act_as_command("shell", caller="olga")
+    assert name_actor() == "Command line: olga"
+    monkeypatch.setattr(os, "getuid", lambda: 3_000_000_000)
+    act_as_command("shell")
+    assert name_actor() == "Command line: user 3000000000"
+    act_as_command("run_worker", caller="olga")
+    assert name_actor() == "ToolFlow"
+
+
+@pytest.mark.parametrize(
+    ("command", "label", "details"),
+    [
+        (("axes_reset",), "", {"counters": 2}),
+        (("axes_reset_username", "olga"), "olga", {"counters": 1}),
+        (("axes_reset_ip", "192.0.2.7"), "", {"counters": 1, "of_address": "192.0.2.7"}),
+    ],
+)
+def test_lifted_lockouts_have_an_entry(command: tuple[str, ...], label: str, details: Any, capsys: Any) -> None:
+    User.objects.create_user("olga")
+    for name, address in (("olga", "192.0.2.7"), ("nina", "192.0.2.8")):
+        AccessAttempt.objects.create(username=name, ip_address=address, failures_since_start=5)
+    act_as_command(command[0])
+    call_command(*command)
+    entry = AuditEntry.objects.get(action="lockout_lifted")
+    assert (entry.object_label, entry.details) == (label, details)
+    assert entry.actor_name.startswith("Command line: ")
+
+
+@pytest.mark.parametrize("signed_in", ["", "ada"])
+def test_groups_that_follow_from_a_provider_are_given_by_it(rf: RequestFactory, settings: Any, signed_in: str) -> None:
+    settings.TOOLFLOW_OIDC_GROUPS = {"support": "Watchers"}
+    group = Group.objects.create(name="Watchers")
+    group.permissions.add(Permission.objects.get(codename="change_flow"))
+    olga = User.objects.create_user("olga")
+    request = rf.get("/")
+    request.user = User.objects.create_user(signed_in) if signed_in else AnonymousUser()
+    start = AuditEntry.objects.latest("pk").pk
+
+    token = current_request.set(request)
+    put_into_groups(olga, {"Watchers"})
+    log_audit_event(action=AuditAction.SIGNED_OUT)
+    current_request.reset(token)
+    stored = AuditEntry.objects.filter(pk__gt=start).order_by("pk").values_list("action", "actor_name", "actor")
+    assert list(stored) == [
+        ("rights_changed", "Sign-in provider", None),
+        ("user_changed", "Sign-in provider", None),
+        ("signed_out", signed_in, request.user.pk),
+    ]

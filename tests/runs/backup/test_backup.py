@@ -14,7 +14,6 @@ from types import SimpleNamespace
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
-from django.db.migrations.loader import MigrationLoader
 
 from runs import backup
 from runs.backup import BackupError, restore_backup, write_backup
@@ -192,15 +191,6 @@ class TestRestore:
         with pytest.raises(BackupError, match=r"another version of ToolFlow, .* flows\.9999_later"):
             restore_backup(copy, now=NOW)
         assert read_notes(database) == ["first", "later"]
-
-    @pytest.mark.parametrize("missing", ["auth", None])
-    def test_whether_it_has_to_be_migrated_depends_on_all_apps(
-        self, database: Path, copy: Path, missing: str | None
-    ) -> None:
-        known = set(MigrationLoader(None).disk_migrations)
-        last = max((key for key in known if key[0] == missing), default=None)
-        add_migrations(copy, *(known - {last}))
-        assert restore_backup(copy, now=NOW)[2] == (missing is not None)
 
     def test_a_damaged_copy_is_refused(self, database: Path, copy: Path) -> None:
         with closing(sqlite3.connect(copy)) as connection, connection:

@@ -7,7 +7,6 @@ import heapq
 import itertools
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any, TypeVar
 
 import pytest
@@ -219,21 +218,6 @@ async def test_a_call_waits_two_seconds_if_that_may_help_and_is_told_what_for(
     assert throttled.until > drains.clock.now()
 
 
-@pytest.mark.parametrize("is_told", [False, True])
-async def test_a_permit_that_comes_in_the_moment_of_the_cancel_is_given_back(is_told: bool) -> None:
-    drains = Drains(limit(calls_in_flight=1))
-    gate = await drains.open_gate()
-    permit = await enter(gate)
-    cancelled = asyncio.create_task(gate.enter(REQUEST))
-    await asyncio.sleep(0)
-    permit.release(make_usage())
-    soon = partial(asyncio.get_running_loop().call_soon, cancelled.cancel)
-    drains.on_settled = soon if is_told else cancelled.cancel
-    await enter(gate)
-    with pytest.raises(asyncio.CancelledError):
-        await cancelled
-
-
 async def test_long_calls_stay_counted_for_as_long_as_they_take_and_those_of_a_dead_process_do_not() -> None:
     drains = Drains(limit(calls_in_flight=1))
     gone = await drains.open_gate(str(make_dead_owner()))
@@ -265,24 +249,6 @@ async def test_what_calls_used_counts_once_also_if_the_ledger_was_away_meanwhile
     throttled = await gate.enter(REQUEST)
     assert isinstance(throttled, Throttled)
     assert timedelta(seconds=20) < throttled.until - drains.clock.now() < timedelta(seconds=60)
-
-
-async def test_no_more_runs_are_claimed_than_can_call_besides_those_that_wait_already() -> None:
-    drains = Drains(Rules((Limit(1, MODEL, 10, 60),)))
-    gate = await drains.open_gate()
-    room = [gate.available_permits(MODEL)]
-    for _ in range(2):
-        await enter(gate)
-        room.append(gate.available_permits(MODEL))
-    await drains.clock.pass_time(1.1)
-    assert [*room, gate.available_permits(MODEL)] == [2, 1, 0, 1]
-    drains = Drains(limit(calls_in_flight=10))
-    gates = [await drains.open_gate(f"drain-{number}") for number in range(3)]
-    assert gates[-1].available_permits(MODEL) == 4, "several drains share what is left"
-    waiting = [asyncio.create_task(gates[-1].enter(REQUEST)) for _ in range(3)]
-    await asyncio.sleep(0)
-    assert gates[-1].available_permits(MODEL) == 1
-    await asyncio.gather(*waiting)
 
 
 _Result = TypeVar("_Result")

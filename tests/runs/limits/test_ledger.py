@@ -69,15 +69,6 @@ class TestCallsInFlight:
             assert granted(ask(ledger, rules, owner="live", now=NOW + passed)) == 0
         assert granted(ask(ledger, rules, 2, owner="live", now=NOW + HOLDING_SECONDS)) == 2
 
-    def test_a_drain_that_leaves_or_is_known_to_be_gone_holds_nothing(self) -> None:
-        rules, ledger = limit(calls_in_flight=1), Ledger()
-        ask(ledger, rules, owner="dead")
-        request = SettleRequest("live", permits=[PermitRequest(MODEL, 0)], gone=["dead"])
-        assert granted(ledger.settle(request, rules, NOW)) == 1
-        ledger.settle(SettleRequest("live", leaves=True), rules, NOW)
-        answer = ask(ledger, rules, owner="b")
-        assert (granted(answer), answer.owners) == (1, ("b",))
-
     def test_after_an_outage_of_the_store_drains_have_time_to_say_that_they_are_alive(self) -> None:
         rules, ledger = limit(calls_in_flight=1), Ledger()
         ask(ledger, rules, owner="silent")
@@ -128,12 +119,6 @@ class TestRequestsAndTokensAMinute:
         assert used_more.left[1].tokens == 2_000 - 4_500
         used_less = ledger.settle(SettleRequest("a", tokens={MODEL: -9_000}), rules, NOW)
         assert used_less.left[1].tokens == 2_000, "never more than goes at once"
-
-    def test_a_clock_that_goes_back_takes_nothing_and_gives_nothing(self) -> None:
-        rules, ledger = limit(requests_per_minute=60), Ledger()
-        ask(ledger, rules, 2)
-        assert granted(ask(ledger, rules, now=NOW - 3600)) == 0
-        assert granted(ask(ledger, rules, now=NOW + 1.1)) == 1
 
 
 def test_a_call_must_pass_all_limits_that_cover_its_model_and_takes_nothing_where_one_refuses() -> None:

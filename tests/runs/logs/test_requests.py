@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import logging
-from io import StringIO
 from typing import Any
 
 import pytest
@@ -12,7 +10,6 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from runs.observability.log_events import read_request_id
-from runs.observability.log_lines import JsonLines
 
 pytestmark = pytest.mark.django_db
 
@@ -48,19 +45,6 @@ def test_the_page_of_a_failure_names_its_request(client: Client, monkeypatch: py
     client.raise_request_exception = False
     answer = client.get("/accounts/login/", headers={"X-Request-ID": ID})
     assert answer.status_code == 500 and f"<code>{ID}</code>" in answer.content.decode()
-
-
-def test_the_line_with_which_django_tells_of_a_refusal_has_the_id_too(client: Client) -> None:
-    stream = StringIO()
-    handler = logging.StreamHandler(stream)
-    handler.setFormatter(JsonLines())
-    logging.root.addHandler(handler)
-    try:
-        client.get("/nowhere", headers={"X-Request-ID": ID})
-    finally:
-        logging.root.removeHandler(handler)
-    (line,) = (json.loads(line) for line in stream.getvalue().splitlines())
-    assert (line["logger"], line["request_id"]) == ("django.request", ID)
 
 
 class TestLines:

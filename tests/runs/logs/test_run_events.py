@@ -9,7 +9,6 @@ from io import StringIO
 from typing import Any
 
 import pytest
-from django.db.models.functions import Now
 
 from flows.engine.simulated_model import Fault, FaultKind
 from runs.models import Run
@@ -72,17 +71,6 @@ class TestEndsWithoutAWorker:
     def read_ends(self, lines: Any) -> list[tuple[Any, ...]]:
         return [(line["run"], line["status"], line["reason"]) for line in lines() if line.get("event") == "run.ended"]
 
-    def test_runs_that_are_cancelled_or_whose_time_is_up_in_the_queue_are_logged_once(self, lines: Any) -> None:
-        version = make_version()
-        cancelled, late = make_run(version), make_run(version, deadline_at=Now())
-        assert cancelled.request_cancel() and cancelled.request_cancel() is False
-        sweep()
-        sweep()
-        assert self.read_ends(lines) == [
-            (cancelled.pk, "cancelled", "cancelled"),
-            (late.pk, "errored", "deadline_exceeded"),
-        ]
-
     @pytest.mark.parametrize(
         ("values", "end"),
         [
@@ -112,12 +100,3 @@ def test_errors_of_the_provider_have_a_code_and_nothing_that_was_said_is_logged(
     assert (error["level"], error["code"], error["status"]) == ("warning", "server_error", 500)
     text = json.dumps(lines())
     assert "a-secret" not in text and "right-key" not in text
-
-
-def test_a_wait_is_told_with_its_length(provider: ModelServer, lines: Any) -> None:
-    script(provider, tool_1=[Fault(FaultKind.RATE_LIMITED, retry_after=100), TEA])
-    run = make_run()
-    drain()
-    (line,) = (line for line in lines() if line.get("event") == "run.handed_back")
-    assert line["run"] == run.pk
-    assert 90 < line["wait_seconds"] <= 110

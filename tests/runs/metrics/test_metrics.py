@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 import yaml
-from django.contrib.auth.models import User
 from django.db import OperationalError
 from django.test import Client
 from django.utils import timezone
@@ -22,8 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from flows.engine.simulated_model import Fault, FaultKind
 from flows.models import FlowVersion
-from runs import health, observability
-from runs.api import events
+from runs import observability
 from runs.models import DailyRuns, DailySteps
 from runs.observability.meters import WebMeter, WorkerMeter
 from runs.observability.worker_metrics import serve_metrics
@@ -94,14 +92,6 @@ class TestTheInstallation:
         assert oldest is not None and oldest >= 0
         assert of(samples, "toolflow_database_up") == of(samples, "toolflow_broker_up") == 1
 
-    def test_whether_redis_answers_is_told_where_it_is_the_broker(
-        self, client: Client, settings: Any, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        settings.Q_CLUSTER = {"redis": "redis://127.0.0.1:1"}
-        for problem in ("", "Connection refused"):
-            monkeypatch.setattr(health, "find_broker_problem", lambda problem=problem: problem)
-            assert of(read(client), "toolflow_broker_up") == (not problem)
-
     def test_what_ended_is_counted_by_flow_and_model(
         self, client: Client, transactional_db: None, provider: ModelServer
     ) -> None:
@@ -156,20 +146,6 @@ class TestRequests:
         assert of(samples, "toolflow_http_requests_total", route="(none)", method="GET", status="404") == 2
         assert of(samples, "toolflow_http_request_seconds_count", route=pattern) == 2
 
-    def test_one_that_was_asked_to_wait_is_counted_and_says_nothing_of_how_fast_the_website_is(
-        self, client: Client, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        version = make_version()
-        monkeypatch.setattr(events, "_wait_for_end", lambda run_id, seconds: events.RunState(0, has_ended=False))
-        client.force_login(User.objects.create_superuser("ada"))
-        order = {"flow": version.flow.name, "input": {"topic": "tea"}}
-        for headers in ({}, {"Prefer": "wait=60"}):
-            answer = client.post("/api/v1/runs", order, content_type="application/json", headers=headers)
-            assert answer.status_code == 202
-        samples, route = read(client), f"/{answer.resolver_match.route}"
-        assert of(samples, "toolflow_http_requests_total", route=route, method="POST", status="202") == 2
-        assert of(samples, "toolflow_http_request_seconds_count", route=route) == 1
-
     def test_no_client_can_make_series_of_its_own(self) -> None:
         meter = WebMeter()
         for number in range(100):
@@ -194,22 +170,6 @@ class TestWorkers:
         assert of(samples, "toolflow_provider_errors_total", model="gpt-4.1", code="server_error") == 1
         assert of(samples, "toolflow_recorder_batch_writes_sum") == 3, "two beginnings, one with an end, and the end"
         assert of(samples, "toolflow_recorder_commit_seconds_count") == 3
-
-    def test_simulated_answers_are_not_measured(self, transactional_db: None, settings: Any) -> None:
-        settings.TOOLFLOW_WORKER_METRICS_PORT = 9464
-        make_run(is_simulated=True)
-        drain()
-        meter = observability.find_worker_meter()
-        assert meter is not None
-        assert "toolflow_attempt_seconds_count" not in {name for name, _ in read_registry(meter.registry)}
-
-    def test_a_worker_counts_for_itself_in_the_environment_of_a_website_too(
-        self, settings: Any, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        settings.TOOLFLOW_WORKER_METRICS_PORT = 9464
-        monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "/nowhere")
-        assert observability.find_worker_meter() is not None
-        assert "PROMETHEUS_MULTIPROC_DIR" not in os.environ
 
     def test_each_process_takes_the_first_port_that_is_free_and_asks_for_the_token(self) -> None:
         port = find_free_ports(2)

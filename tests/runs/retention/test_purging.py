@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import closing
 from datetime import UTC, timedelta
 from typing import Any
 
@@ -86,17 +85,6 @@ class TestRuns:
         purge_flows_of([young])
         assert set(Run.objects.all()) == {unfinished, young}
 
-    def test_a_closed_purge_goes_on_with_the_next_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        set_batch_size(monkeypatch, 1)
-        task = PurgeTask(store_aged_runs(12)[0].flow, Part.RUNS, NOW)
-        due, _ = task.count()
-        with closing(purge(task)) as batches:
-            next(batches)
-            first = next(batches).runs
-        assert first == 2 and first + purge_whole(task).runs == due
-        entries = AuditEntry.objects.filter(action="data_deleted").order_by("pk").values_list("details", flat=True)
-        assert [details.get("runs") for details in entries] == [None, 2, None, due - 2]
-
     @pytest.mark.parametrize("part", Part)
     def test_statements_do_not_grow_with_the_runs_of_a_batch(self, monkeypatch: pytest.MonkeyPatch, part: Part) -> None:
         set_batch_size(monkeypatch, 1_000)
@@ -108,18 +96,6 @@ class TestRuns:
                 purged.append(purge_whole(PurgeTask(runs[0].flow, part, limit + timedelta(seconds=1))).runs)
             counts.append(len(queries))
         assert 0 < purged[0] < 5 < purged[1] and counts[0] + 3 >= counts[1]
-
-    @pytest.mark.parametrize(("running", "pauses"), [(False, 0), (True, 1)])
-    def test_it_pauses_only_while_runs_are_in_flight(
-        self, monkeypatch: pytest.MonkeyPatch, running: bool, pauses: int
-    ) -> None:
-        slept: list[float] = []
-        monkeypatch.setattr(purging.time, "sleep", slept.append)
-        run = make_run(status=RunStatus.SUCCEEDED, ended_at=NOW - timedelta(days=30))
-        if running:
-            make_run(status=RunStatus.RUNNING, lease_until=timezone.now())
-        (purged,) = purge_flows_of([run])
-        assert slept == [purged.seconds * purging.PAUSE_RATIO] * pauses
 
 
 @pytest.mark.skipif(connection.vendor != "postgresql", reason="only PostgreSQL cuts files while others write")
@@ -148,13 +124,6 @@ class TestStatistics:
         assert {day.day for day in PurgedDay.objects.all()} == lacking
         DailyRuns.objects.filter(flow=flow).exclude(day__in=lacking).update(runs=99)
         assert rebuild(runs[0]).lacking == len(lacking)
-        assert read_statistics() == before
-
-    def test_they_can_be_rebuilt_from_runs_without_outputs(self) -> None:
-        runs = store_aged_runs()
-        before = read_statistics()
-        purge_flows_of(runs, Part.OUTPUTS)
-        assert not any(rebuild(run).changed for run in runs)
         assert read_statistics() == before
 
 
@@ -281,19 +250,6 @@ class TestCommands:
         kept = Run.objects.filter(outputs_removed_at=None)
         assert {run.flow_id for run in runs} - {run.flow_id for run in kept} == {flow.pk}
         assert Run.objects.count() == (len(runs) if only_outputs else kept.count())
-
-    def test_storage_measures_tables_and_flows(self, capsys: pytest.CaptureFixture[str]) -> None:
-        runs = store_aged_runs(12)
-        call_command("storage", "--json", "--keep-days", "1")
-        document = json.loads(capsys.readouterr().out)
-        assert document["total"] > 0 and "runs_attempt" in {table["name"] for table in document["tables"]}
-        assert sum(flow["runs"] for flow in document["flows"]) == len(runs)
-        assert sum(flow["runs_due"] for flow in document["flows"]) == len(runs)
-        for flow in document["flows"]:
-            assert flow["run_bytes"] == sum(flow[part] for part in ("inputs", "outputs", "requests", "issues")) > 0
-            assert flow["freed"] == flow["runs_due"] * flow["run_bytes"]
-        call_command("storage")
-        assert "runs for ever, outputs for ever" in capsys.readouterr().out
 
 
 def _read_sum(text: str, words: str) -> tuple[int, int]:

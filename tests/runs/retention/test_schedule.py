@@ -1,4 +1,4 @@
-"""What the queue does by itself: every hour, for a few seconds, whatever is wrong with a flow; and other rows."""
+"""How long rows are kept, and what the queue deletes every hour, whatever is wrong with a flow."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 from django_q.models import Schedule
 
+from flows.models import Flow
 from runs.models import AuditEntry, IdempotentRequest, OriginalInput, Run, WebhookDelivery
 from runs.retention import tasks
+from runs.retention.policy import Part, effective_policy
 from runs.retention.tasks import delete_batch, find_expired, purge_due
 from tests.runs.builders import make_run
-from tests.runs.retention.aged_runs import store_aged_runs
+from tests.runs.retention.aged_runs import NOW, store_aged_runs
 
 pytestmark = [pytest.mark.django_db, pytest.mark.sql]
 
@@ -37,18 +39,6 @@ class TestSchedule:
         assert not Run.objects.exists() and read_schedule().next_run == before
         entries = AuditEntry.objects.filter(action="data_deleted")
         assert set(entries.values_list("actor_name", flat=True)) == {"ToolFlow"}
-
-    def test_if_more_is_left_the_schedule_calls_again_at_once(
-        self, settings: Any, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        store_aged_runs(6)
-        settings.TOOLFLOW_KEEP_DAYS = 1
-        monkeypatch.setattr(tasks, "WORK_SECONDS", 0.0)
-        Schedule.objects.update(next_run=timezone.now() + timedelta(hours=1))
-        purge_due()
-        assert 0 < Run.objects.count() < 6
-        next_run = read_schedule().next_run
-        assert next_run is not None and next_run <= timezone.now()
 
     def test_a_flow_or_kind_of_rows_that_fails_keeps_no_other(
         self, settings: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -115,3 +105,26 @@ def test_rows_of_other_kinds_go_once_they_are_of_no_use() -> None:
         "failures to sign in": 1,
         "expired sign-ins": 1,
     }
+
+
+@pytest.mark.parametrize(
+    ("own", "installation", "expected"),
+    [
+        ((None, None), (None, None), "runs for ever, outputs for ever"),
+        ((None, None), (365, 90), "runs 365 days, outputs 90 days"),
+        ((30, 1), (365, 90), "runs 30 days, outputs 1 day"),
+        ((30, None), (365, 90), "runs 30 days, outputs for ever"),
+        ((None, 7), (365, 90), "runs 365 days, outputs 7 days"),
+        ((0, None), (365, 90), "runs for ever, outputs 90 days"),
+        ((0, 0), (365, 90), "runs for ever, outputs for ever"),
+        ((None, 0), (365, 90), "runs 365 days, outputs for ever"),
+    ],
+)
+def test_a_flow_falls_back_on_the_installation_and_outputs_go_with_their_run_at_last(
+    own: tuple[Any, Any], installation: tuple[Any, Any], expected: str, settings: Any
+) -> None:
+    settings.TOOLFLOW_KEEP_DAYS, settings.TOOLFLOW_KEEP_OUTPUTS_DAYS = installation
+    policy = effective_policy(Flow(keep_days=own[0], keep_outputs_days=own[1]))
+    assert str(policy) == expected
+    days = policy.keep_days
+    assert policy.limit(Part.RUNS, NOW) == (None if days is None else NOW - timedelta(days=days))

@@ -1,17 +1,21 @@
-"""What is read of statistics: today beside the days before, usage by group, and each of it in one query."""
+"""What is read of statistics and of the queue, and in how many queries."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from itertools import combinations
+from typing import Any
 
 import pytest
+from django.db import connection
+from django.db.models.functions import Now
+from django.test.utils import CaptureQueriesContext
 from pytest_django import DjangoAssertNumQueries
 
 from flows.models import FlowVersion
+from runs.models import RunStatus
+from runs.models.run import in_future
 from runs.statistics.figures import (
-    GROUPS,
     Scope,
     compare_today,
     fetch_audits,
@@ -25,9 +29,10 @@ from runs.statistics.figures import (
     sum_models,
     sum_versions,
 )
+from runs.statistics.queue_state import fetch_queue_state, runs_without_worker
 from runs.statistics.sums import last_days
-from tests.runs.builders import make_version
-from tests.runs.pages.daily_rows import add_models, add_runs, add_steps
+from tests.runs.builders import make_run, make_version, make_worker
+from tests.runs.pages.daily_rows import add_models, add_runs
 from tests.runs.pages.history_builders import make_page_flow
 
 pytestmark = [pytest.mark.django_db, pytest.mark.sql]
@@ -80,18 +85,6 @@ def test_runs_of_a_scope_add_up_by_version_and_by_model(version: FlowVersion) ->
     assert [(key, sums.runs) for key, sums in sum_models(days).items()] == [(("", True), 9), (("gpt-5", False), 5)]
 
 
-def test_usage_has_the_same_sum_however_it_is_grouped(version: FlowVersion) -> None:
-    for one in (version, make_version(make_page_flow()), make_version(make_page_flow(name="other"))):
-        for days_ago in range(2):
-            add_runs(one, TODAY - timedelta(days=days_ago), succeeded=1)
-            add_steps(one, TODAY - timedelta(days=days_ago), total_tokens=60)
-            add_steps(one, TODAY - timedelta(days=days_ago), model="gpt-5", total_tokens=40)
-    for size in range(1, len(GROUPS) + 1):
-        for by in combinations(GROUPS, size):
-            groups = fetch_usage(Scope(*SPAN, False), by, limit=100)
-            assert sum(group["usage"]["total_tokens"] for group in groups) == 600, by
-
-
 @pytest.mark.parametrize(
     "fetch",
     [
@@ -113,3 +106,64 @@ def test_each_costs_one_query(
     add_runs(version, TODAY, succeeded=1)
     with django_assert_num_queries(1):
         fetch(version.flow, Scope(*SPAN, False, version.flow, version.pk))
+
+
+MINUTE = timedelta(minutes=1)
+SOON, EARLIER = in_future(MINUTE), in_future(-MINUTE)
+
+
+@pytest.mark.parametrize(
+    ("fields", "ready", "later", "waiting"),
+    [
+        ({}, 1, 0, 0),
+        ({"available_at": SOON}, 0, 1, 0),
+        ({"available_at": SOON, "waiting_for": "Waits for a limit."}, 0, 0, 1),
+        ({"available_at": EARLIER, "waiting_for": "Waits for a limit."}, 1, 0, 0),
+        ({"waiting_since": Now(), "waiting_for": "Waits for the plug-in x."}, 0, 0, 1),
+        ({"status": RunStatus.CANCELLED, "ended_at": Now()}, 0, 0, 0),
+    ],
+)
+def test_queued_runs_are_ready_or_wait_for_a_time_or_for_something_else(
+    fields: dict[str, Any], ready: int, later: int, waiting: int
+) -> None:
+    make_run(**fields)
+    found = fetch_queue_state()
+    assert (found.ready, found.later, found.waiting) == (ready, later, waiting)
+
+
+def test_a_long_backlog_is_counted_up_to_a_limit_in_four_queries() -> None:
+    version = make_version()
+    for minutes in range(6):
+        make_run(version, available_at=in_future(-minutes * MINUTE))
+        make_run(version, available_at=SOON)
+        make_run(version, waiting_since=Now(), waiting_for="Waits.")
+        make_run(version, available_at=SOON, waiting_for="Waits.")
+    with CaptureQueriesContext(connection) as queries:
+        found = fetch_queue_state(limit=4)
+    assert len(queries) == 4
+    assert found.ready == 4 and 4 <= found.later + found.waiting <= 8
+    assert found.more == {"ready", "later", "waiting"}
+    assert found.oldest_ready is not None and found.oldest_ready >= 5 * MINUTE
+    everything = fetch_queue_state()
+    assert (everything.ready, everything.later, everything.waiting) == (6, 6, 12) and not everything.more
+
+
+@pytest.mark.parametrize(
+    ("fields", "workers", "is_unattended"),
+    [
+        ({"available_at": EARLIER}, [], True),
+        ({"available_at": EARLIER}, [{"heartbeat_at": EARLIER}], True),
+        ({"available_at": EARLIER}, [{}], False),
+        ({}, [], False),
+        ({"available_at": SOON}, [], False),
+        ({"available_at": EARLIER, "status": RunStatus.CANCELLED, "ended_at": Now()}, [], False),
+    ],
+)
+def test_a_run_that_is_ready_for_long_without_a_worker_is_unattended(
+    fields: dict[str, Any], workers: list[dict[str, Any]], is_unattended: bool
+) -> None:
+    make_run(**fields)
+    for worker in workers:
+        make_worker(**worker)
+    assert fetch_queue_state().is_unattended is is_unattended
+    assert runs_without_worker().exists() is is_unattended

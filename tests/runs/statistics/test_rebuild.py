@@ -69,14 +69,6 @@ def test_whatever_is_wrong_is_corrected_to_what_the_runs_say(
     assert damage or {model: set(model.objects.values_list("pk", flat=True)) for model in DAILY} == keys
 
 
-def test_one_flow_is_rebuilt_alone(runs: list[Run], capsys: pytest.CaptureFixture[str]) -> None:
-    DailyRuns.objects.update(runs=77)
-    call_command("rebuild_statistics", "--flow", "other")
-    assert capsys.readouterr().out.startswith("other: ")
-    assert not DailyRuns.objects.filter(flow__name="other", runs=77).exists()
-    assert not DailyRuns.objects.filter(flow__name="example").exclude(runs=77).exists()
-
-
 def test_days_before_since_keep_their_rows(runs: list[Run]) -> None:
     before = read_statistics()
     Run.objects.filter(ended_at__lt=MIDNIGHT + timedelta(days=1)).delete()
@@ -121,26 +113,6 @@ class TestBesideWorkers:
         assert set(counted) == {0}
         assert count_ended_runs() == len(counted)
         assert read_statistics() == recount(Run.objects.all())
-
-    def test_a_rebuild_that_was_killed_holds_up_counting_until_its_lease_expires(self) -> None:
-        make_run(make_version(), status="succeeded", ended_at=NOON)
-        assert acquire(STATISTICS, LEASE)
-        assert count_ended_runs() == 0
-        Lock.objects.update(held_until=Now() - timedelta(seconds=1))
-        assert count_ended_runs() == 1
-
-    def test_the_lease_is_renewed_with_each_batch(self, runs: list[Run], monkeypatch: pytest.MonkeyPatch) -> None:
-        left: list[timedelta] = []
-
-        def note_and_shorten() -> None:
-            (lock,) = Lock.objects.annotate(now=Now())
-            left.append(lock.held_until - lock.now)
-            Lock.objects.update(held_until=Now() + timedelta(seconds=20))
-
-        self.during(monkeypatch, note_and_shorten)
-        call_command("rebuild_statistics")
-        assert len(left) > 3
-        assert min(left) > timedelta(seconds=30)
 
     def test_a_rebuild_that_lost_its_lease_changes_nothing(
         self, runs: list[Run], monkeypatch: pytest.MonkeyPatch

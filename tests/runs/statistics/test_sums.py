@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from datetime import date
 
 import pytest
 from hypothesis import given
@@ -12,8 +11,6 @@ from hypothesis import strategies as st
 
 from runs.statistics.sums import (
     MIN_SECONDS,
-    WEEK,
-    Period,
     RunSums,
     find_bucket,
     find_percentile,
@@ -36,14 +33,3 @@ def test_percentiles_over_days_are_within_two_and_a_half_per_cent(days: list[lis
     else:
         exact = durations[max(1, math.ceil(len(durations) * percent / 100)) - 1]
         assert found == pytest.approx(exact, rel=0.025)
-
-
-@pytest.mark.parametrize("seconds", [-1.0, 0.0, 0.000_01, MIN_SECONDS])
-def test_durations_up_to_a_millisecond_are_the_same(seconds: float) -> None:
-    assert find_percentile(count([seconds]), 50) == MIN_SECONDS
-
-
-def test_days_of_a_week_share_a_slot_and_others_have_none() -> None:
-    period = Period(date(2026, 5, 4), date(2026, 5, 13), WEEK)
-    found = [period.find_slot(date(2026, 5, day)) for day in (3, 4, 10, 11, 13, 14)]
-    assert found == [None, 0, 0, 1, 1, None]

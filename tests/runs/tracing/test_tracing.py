@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -18,21 +15,15 @@ from django.test import Client
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
-from flows.engine.execution import Progress, Start
-from flows.engine.history import History
-from flows.engine.prompt import build_request
-from flows.engine.providers import Api, Provider, Providers
-from flows.engine.simulated_model import Fault, FaultKind
 from runs.models import Run, RunStatus
-from runs.recorder import RunRecorder
 from runs.rollup import count_ended_runs
 from runs.stored_history import make_run_id
 from runs.tokens import create_token
 from runs.tracing import create_tracer
-from runs.tracing.spans import RunTracer, build_ids, describe_call, describe_content, get_request_provider
-from tests.engine.builders import make_attempt, make_flow, make_history, make_step
+from runs.tracing.spans import RunTracer, build_ids, get_request_provider
+from tests.engine.builders import make_flow, make_step
 from tests.engine.model_server import ModelServer
-from tests.runs.builders import claim_run, expire_lease, make_run, make_version
+from tests.runs.builders import make_run, make_version
 from tests.runs.executing import drain, script
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -171,32 +162,6 @@ def test_an_attempt_tells_in_the_words_of_the_conventions_what_was_asked_and_use
     assert told["toolflow.attempt.outcome"] == "passed"
 
 
-def test_a_call_that_brought_no_answer_says_what_went_wrong(provider: ModelServer, collector: Collector) -> None:
-    script(provider, tool_1=[Fault(FaultKind.SERVER_ERROR)])
-    run = make_run(make_version(make_flow(make_step(1, retry_window=0))))
-    run_to_its_end(run)
-    assert run.status == RunStatus.ERRORED
-    (call,) = collector.find("chat gpt-4.1")
-    told = read_attributes(call.attributes)
-    assert call.status.code == Status.STATUS_CODE_ERROR
-    assert (told["error.type"], told["http.response.status_code"]) == ("server_error", 500)
-    assert "gen_ai.usage.input_tokens" not in told, "unknown is not zero"
-    (root,) = collector.find(f"invoke_workflow {run.flow.name}")
-    assert read_attributes(root.attributes)["error.type"] == run.end_reason
-
-
-def test_a_call_by_the_responses_api_is_described_like_any_other() -> None:
-    request = build_request(
-        make_flow(make_step(max_tokens=500)), make_history(), 1, {"topic": "tea"},
-        providers=Providers(Provider(api=Api.RESPONSES)),
-    )  # fmt: skip
-    attempt = make_attempt(output={"text": "Tea."}, request=request)
-    assert describe_call(attempt, Provider())["gen_ai.request.max_tokens"] == 500
-    content = {name: json.loads(str(value)) for name, value in describe_content(attempt).items()}
-    assert [part["content"] for part in content["gen_ai.input.messages"][-1]["parts"]] == ['{"topic":"tea"}']
-    assert content["gen_ai.output.messages"][0]["parts"][0]["name"] == "tool_1"
-
-
 @pytest.mark.parametrize("with_content", [False, True])
 def test_what_was_said_is_told_only_to_who_asks_for_it(
     provider: ModelServer, collector: Collector, settings: Any, with_content: bool
@@ -212,55 +177,6 @@ def test_what_was_said_is_told_only_to_who_asks_for_it(
         (message,) = json.loads(read_attributes(call.attributes)["gen_ai.output.messages"])
         assert message["role"] == "assistant"
         assert message["parts"][0]["arguments"] == {"text": "a-secret-output"}
-
-
-def test_a_run_that_changes_workers_stays_one_trace_and_its_lost_attempt_is_told_of(
-    provider: ModelServer, collector: Collector
-) -> None:
-    script(provider, tool_1=[TEA], tool_2=[TEA])
-    run = make_run(make_version(make_flow(make_step(1), make_step(2))))
-
-    # The first worker makes the first step, begins the second, and is never heard of again.
-    held = claim_run(run)
-    begin_and_die(held)
-    expire_lease(run)
-    run_to_its_end(run)
-    assert (run.status, run.crashes) == (RunStatus.SUCCEEDED, 0)
-    (lost,) = collector.find("interrupted attempt")
-    (root,) = collector.find(f"invoke_workflow {run.flow.name}")
-    assert len(collector.find("chat gpt-4.1")) == 2
-    assert read_attributes(root.attributes)["toolflow.run.interrupted"] == 1
-    assert {span.trace_id for span in collector.spans} == {root.trace_id}
-    assert len({span.span_id for span in collector.spans}) == len(collector.spans)
-    assert read_attributes(lost.attributes)["toolflow.attempt.outcome"] == "interrupted"
-
-
-def begin_and_die(run: Run) -> None:
-    """Begin the first attempt as a worker does, and no more."""
-    spec = run.version.flow_spec
-    recorder = RunRecorder(run, spec, History.begin(run.input, run_id=make_run_id(run)))
-    recorder.record(Progress(begun=Start(1, 1, run.input, {"model": "gpt-4.1"}, datetime.now(UTC))))
-
-
-def find_share(run: Run) -> float:
-    """The share of all runs that samplers have to take for this one to be among them."""
-    return (build_ids(make_run_id(run))[0] % 2**64) / 2**64
-
-
-def test_a_share_of_the_runs_is_told_of_as_a_whole_and_the_others_not_at_all(
-    provider: ModelServer, collector: Collector, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    script(provider, tool_1=[TEA, TEA])
-    version = make_version()
-    runs = sorted((make_run(version), make_run(version)), key=find_share)
-    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
-    monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", str(sum(map(find_share, runs)) / 2))
-    drain()
-    tell_of_ended_runs()
-    told, _ = runs
-    assert {int(span.trace_id.hex(), 16) for span in collector.spans} == {build_ids(make_run_id(told))[0]}
-    kinds = sorted(span.name.partition(" ")[0] for span in collector.spans)
-    assert kinds == ["chat", "invoke_workflow", "step"]
 
 
 @pytest.mark.parametrize("failure", ["a refused connection", "a span that can't be built"])
@@ -279,16 +195,6 @@ def test_what_fails_about_traces_is_nothing_to_a_run(
     run = make_run()
     run_to_its_end(run)
     assert run.status == RunStatus.SUCCEEDED and not collector.spans
-
-
-def test_without_a_collector_nothing_of_it_is_loaded() -> None:
-    code = (
-        "import django; django.setup(); import sys, runs.worker.tasks, runs.worker.event_loop; "
-        "from runs.tracing import create_tracer; assert create_tracer() is None; "
-        "print([name for name in sys.modules if name.startswith('opentelemetry')])"
-    )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    assert found.stdout.strip() == "[]", found.stderr
 
 
 # Requests that start runs

@@ -4,30 +4,25 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.db import OperationalError, connections
+from django.db import connections
 from django.utils import timezone
 from standardwebhooks import WebhookVerificationError
 
 from runs.models import Run, WebhookDelivery, WebhookTry
-from runs.queue import draining, force_quit
 from runs.rollup import count_ended_runs
 from runs.webhooks import messages, posting, sending
 from runs.webhooks.deliveries import send_again
 from runs.webhooks.posting import Answer
 from runs.webhooks.sending import (
     LEASE,
-    MAX_AT_A_TIME,
-    MAX_PER_HOST,
     MAX_TRIES,
     RETRY_DELAYS,
-    choose_next,
     claim_due,
     store_answer,
 )  # fmt: skip
@@ -134,12 +129,6 @@ class TestRetries:
         assert (refused.state, refused.last_status, refused.try_count) == ("failed", None, 1)
         assert "TOOLFLOW_WEBHOOK_ALLOW" in refused.tries.get().problem
 
-    def test_a_receiver_says_when_to_come_back_within_a_day(self, receiver: Receiver) -> None:
-        receiver.reply(Reply(503, {"retry-after": "1000"}), Reply(503, {"retry-after": "9999999"}), 200)
-        first, second = fail_all_tries(make_delivery(receiver.url()))
-        assert 970 < first <= 1_000 and 86_000 < second <= 86_400
-        assert (choose_next(Answer(status=503, problem="no", retry_after=0), number=3)[1] or 0) >= 96
-
     def test_what_can_not_be_written_keeps_no_other_waiting(
         self, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -198,92 +187,8 @@ class TestCrashes:
         assert (delivery.state, delivery.last_status) == ("waiting", None) and delivery.is_being_sent
         assert delivery.tries.get(number=1).status == 500
 
-    def test_a_database_error_leaves_it_to_the_next_sender(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def fail(delivery: WebhookDelivery) -> str:
-            raise OperationalError("away")
-
-        make_delivery("https://hooks.example.com/")
-        monkeypatch.setattr(sending, "build_body", fail)
-        with pytest.raises(OperationalError):
-            send_due()
-        assert WebhookDelivery.objects.get().state == "waiting"
-        with hold_sender() as is_held:
-            assert is_held
-
-
-class TestWhenTheWorkerStops:
-    @pytest.fixture(autouse=True)
-    def _flags(self) -> Iterator[None]:
-        yield
-        draining.clear()
-        force_quit.clear()
-
-    def test_what_is_under_way_may_end_and_what_else_is_due_waits(self, receiver: Receiver) -> None:
-        version = make_version()
-        receiver.reply(Reply(before=draining.set))
-        for _ in range(MAX_PER_HOST + 2):
-            make_delivery(receiver.url(), version)
-        send_due()
-        assert WebhookDelivery.objects.filter(state="delivered").count() == MAX_PER_HOST
-        assert WebhookDelivery.objects.due().count() == 2
-        assert send_due() == "Tried to deliver 0 webhooks."
-
-    def test_a_second_signal_breaks_off_what_hangs_which_is_made_again_later(self, receiver: Receiver) -> None:
-        is_over = threading.Event()
-
-        def hang() -> None:
-            draining.set()
-            force_quit.set()
-            is_over.wait(20)
-
-        receiver.reply(Reply(before=hang), 200)
-        delivery = make_delivery(receiver.url())
-        send_due()
-        is_over.set()
-        delivery.refresh_from_db()
-        assert (delivery.state, delivery.last_status, delivery.is_being_sent) == ("waiting", None, True)
-        draining.clear()
-        force_quit.clear()
-        come_due(delivery)
-        send_due()
-        delivery.refresh_from_db()
-        assert delivery.state == "delivered"
-
 
 class TestTogether:
-    def test_a_host_gets_few_at_a_time_and_all_in_the_end(self, receiver: Receiver) -> None:
-        version = make_version()
-        gate = threading.Barrier(MAX_PER_HOST)
-        receiver.reply(Reply(before=lambda: gate.wait(20)))
-        count = MAX_PER_HOST * 3
-        for _ in range(count):
-            make_delivery(receiver.url(), version)
-        send_due()
-        assert receiver.most_at_a_time == MAX_PER_HOST
-        assert WebhookDelivery.objects.filter(state="delivered").count() == count
-
-    def test_one_that_hangs_keeps_no_other_host_waiting(self, receiver: Receiver, settings: Any) -> None:
-        settings.TOOLFLOW_WEBHOOK_ALLOW = [f"127.0.0.1:{receiver.port}", f"localhost:{receiver.port}"]
-        version = make_version()
-        is_over = threading.Event()
-        hanging = Reply(before=lambda: is_over.wait(20))
-        for _ in range(MAX_PER_HOST * 2):
-            make_delivery(receiver.url(), version)
-        make_delivery(receiver.url(host="localhost"), version)
-        receiver.reply(*[hanging] * MAX_PER_HOST, Reply(before=is_over.set))
-        send_due()
-        hosts = [one.headers["host"].partition(":")[0] for one in receiver.received]
-        # The fifth that arrives lets the others go on; without room for another host nothing ever would.
-        assert "localhost" in hosts[: MAX_PER_HOST + 1]
-
-    def test_the_queue_of_a_full_host_is_passed_over(self) -> None:
-        version = make_version()
-        for host in ["full.example.com"] * 3 + ["free.example.com"]:
-            make_delivery(f"https://{host}/", version)
-        claimed = claim_due(free=MAX_AT_A_TIME, hosts=Counter({"full.example.com": 3}))
-        assert sorted(one.delivery.host for one in claimed) == ["free.example.com", "full.example.com"]
-        assert claim_due(free=MAX_AT_A_TIME, hosts=Counter({"full.example.com": 4})) == []
-
     def test_a_second_sender_on_the_host_leaves_it_to_the_first(self, receiver: Receiver) -> None:
         make_delivery(receiver.url())
         with hold_sender():
