@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from flows.engine.evaluation import Evaluator
 from flows.engine.history import Issue, Severity
-from flows.engine.judging import Judgement, build_type_audit, judge_output, run_audit, run_type_audit
+from flows.engine.judging import Judgement, judge_output, run_audit
 from flows.engine.plugins import Registry
 from flows.engine.spec import AuditSpec
 from tests.engine.builders import make_step
@@ -48,13 +48,6 @@ async def run_python(function: Callable[..., Any], **options: Any) -> AuditResul
     registry = Registry()
     registry.audit("check")(function)
     return await run_rule("python:check", registry=registry, **options)
-
-
-async def run_typed(output: BaseModel, name: str) -> AuditResult:
-    """The result of the method ``audit`` of an output type."""
-    audit = build_type_audit(name)
-    issues = await run_type_audit(audit, make_evaluator(), output)
-    return AuditResult(tuple(issues), audit.is_passed_with(issues))
 
 
 def the_issue(result: AuditResult) -> Issue:

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from flows.engine.history import Issue, Severity
 from flows.engine.judging import MAX_ISSUES
-from flows.engine.message_template import parse_template
+from flows.engine.message_template import MAX_VALUE_LENGTH, parse_template
 from tests.engine.audit_parts import OUTPUT, assert_broken, run_python, run_rule, the_issue
 
 
@@ -248,3 +248,7 @@ class TestTemplates:
     )
     def test_paths_become_values_and_those_that_lead_nowhere_a_question_mark(self, template: str, message: str) -> None:
         assert parse_template(template).render(self.VARIABLES) == message
+
+    def test_a_long_value_is_cut(self) -> None:
+        message = parse_template("{item}!").render({"item": ["x" * 10_000]})
+        assert (len(message), message[-2:]) == (MAX_VALUE_LENGTH + 1, "…!")

@@ -10,10 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.engine.differences import (
-    MAX_LINES,
     Change,
     LineKind,
-    TextDifference,
     compare_specs,
     compare_texts,
     summarise_changes,
@@ -37,19 +35,6 @@ def audited(*audits: AuditSpec, step: StepSpec = EXTRACT) -> StepSpec:
     return change(step, audits=audits)
 
 
-def draw(difference: TextDifference) -> list[str]:
-    """Lines as the page draws them: “-” and “+” before them, marked words in brackets, folds counted."""
-    drawn = []
-    for block in difference.blocks:
-        if block.is_folded:
-            drawn.append(f"… {len(block.lines)} lines")
-            continue
-        for line in block.lines:
-            text = "".join(f"[{piece.text}]" if piece.is_marked else piece.text for piece in line.pieces)
-            drawn.append({"same": "  ", "removed": "- ", "added": "+ "}[line.kind] + text)
-    return drawn
-
-
 def list_all(changes: Iterable[Change]) -> Iterator[Change]:
     """The changes and those of their audits."""
     for one in changes:
@@ -69,22 +54,6 @@ def changed(title: str, *facts: str) -> tuple[str, str, list[str]]:
 
 class TestTexts:
     LINES = st.lists(st.sampled_from(["a", "b", "c d", "c e", ""]), max_size=12)
-
-    @pytest.mark.parametrize(
-        ("old", "new", "drawn"),
-        [
-            ("45° apart, always.", "60° apart.", ["- [45]° apart[, always].", "+ [60]° apart."]),
-            ("A colour designer.", "Reads bills only", ["- A colour designer.", "+ Reads bills only"]),
-            ("", "a\x00b\u202ec", ["+ a␀b⟨U+202E⟩c"]),
-        ],
-        ids=["differing words", "too little in common", "invisible characters"],
-    )
-    def test_words_are_marked_and_characters_made_visible(self, old: str, new: str, drawn: list[str]) -> None:
-        assert draw(compare_texts(old, new)) == drawn
-
-    def test_of_too_many_lines_the_rest_is_counted(self) -> None:
-        difference = compare_texts("", "\n".join(map(str, range(MAX_LINES + 50))))
-        assert (len(draw(difference)), difference.left_out) == (MAX_LINES, 50)
 
     @given(LINES, LINES)
     def test_both_texts_can_be_read_from_the_difference(self, old: list[str], new: list[str]) -> None:

@@ -47,23 +47,6 @@ class TestRecords:
         assert (attempt.model, attempt.finish_reason, bool(attempt.response_id)) == ("gpt-4.1", "stop", True)
         assert (attempt.started_at, attempt.ended_at) == (NOON, NOON)
 
-    @pytest.mark.parametrize("failing", [0, 1, 2, 3])
-    async def test_what_the_recorder_raises_comes_out_and_nothing_more_is_called(self, failing: int) -> None:
-        app = simulate(**self.APP)
-
-        class LostError(Exception):
-            pass
-
-        class Recorder(MemoryRecorder):
-            async def record(self, progress: Progress) -> None:
-                if len(self.records) == failing:
-                    raise LostError
-                await super().record(progress)
-
-        with pytest.raises(LostError):
-            await execute(self.FLOW, app, recorder=Recorder())
-        assert app.call_count == failing
-
 
 class TestSlowPlugins:
     """What is paid for is recorded before anything that may take long."""

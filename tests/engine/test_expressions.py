@@ -79,19 +79,6 @@ def test_what_is_no_expression_is_refused_with_its_place_and_a_hint(
 
 
 @pytest.mark.parametrize(
-    ("text", "reads"),
-    [
-        ("output.lines.map(a, output.tags.map(b, a.text + b))", {"output"}),
-        ("{'input': output.title, output.title: 1} // item", {"output"}),
-        ("'''it's input''' + r'\\input' + \"\\\"input\"", set()),
-        ("has(input.plan) && input['plan'] == 'x'", {"input"}),
-    ],
-)
-def test_it_is_known_which_variables_an_expression_reads(text: str, reads: set[str]) -> None:
-    assert parse(text).variables == reads
-
-
-@pytest.mark.parametrize(
     ("text", "value"),
     [
         ("output.lines.map(l, l.amount).sum() == output.net", True),

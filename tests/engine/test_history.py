@@ -63,11 +63,6 @@ class TestResult:
         assert result().usage == sum_usage([make_usage(30), make_usage(60), make_usage(90)])
         assert result().retries_used == 1
 
-    def test_without_all_attempts_only_final_ones_are_carried_and_still_all_are_counted(self) -> None:
-        short = result(include_all_attempts=False)
-        assert [[a.number for a in attempts] for attempts in short.results] == [[1], [3], [1]]
-        assert (short.usage, short.retries_used) == (result().usage, 1)
-
     @pytest.mark.parametrize("flags", [{}, {"include_all_attempts": False}])
     def test_it_survives_json(self, flags: dict[str, bool]) -> None:
         document = json.loads(json.dumps(result(**flags).to_document()))

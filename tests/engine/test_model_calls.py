@@ -1,15 +1,22 @@
-"""Which models can be called how: at which provider, by which API, with which settings; what is refused on saving."""
+"""Which models can be called how, at which provider and by which API, and what their calls cost."""
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
+from genai_prices import Usage, calc_price
+from genai_prices.data_snapshot import get_snapshot
+from hypothesis import given
+from hypothesis import strategies as st
 
 from flows.engine.errors import SpecError
+from flows.engine.history import TokenUsage
 from flows.engine.model_families import find_family
 from flows.engine.openai_client import simulated_client
 from flows.engine.plugins import Registry
+from flows.engine.pricing import has_price, price_usage
 from flows.engine.prompt import build_request
 from flows.engine.providers import Api, Provider, Providers
 from flows.engine.simulated_model import SimulatedModel
@@ -140,21 +147,6 @@ class TestSettings:
         assert sorted(found) == sorted(f"/steps/0/{field}" for field in fields)
 
     @pytest.mark.parametrize(
-        ("model", "providers", "temperature", "effort"),
-        [
-            ("gpt-4.1", OPENAI, 0.3, None),
-            ("llama-3.3-70b", OTHER, 0.3, "low"),
-            ("gpt-5-mini", OPENAI, None, "low"),
-            ("gpt-6-sol", OTHER, None, "none"),
-        ],
-    )
-    def test_settings_of_the_installation_are_left_out_where_they_can_t_be_sent(
-        self, model: str, providers: Providers, temperature: float | None, effort: str | None
-    ) -> None:
-        assert ask(model, providers, defaults={"temperature": 0.3}).get("temperature") == temperature
-        assert ask(model, providers, defaults={"reasoning_effort": "low"}).get("reasoning_effort") == effort
-
-    @pytest.mark.parametrize(
         ("model", "field", "is_one_call"),
         [
             ("gpt-4.1", "max_tokens", True),
@@ -225,3 +217,59 @@ class TestProviders:
         await execute(self.FLOW, clients={"house": house}, gate=gate, price=price)
         assert [request["model"] for request in gate.requests] == ["gpt-4.1", "house:gpt-4.1-mini"]
         assert asked == [("", "gpt-4.1"), ("house", "gpt-4.1-mini")]
+
+
+def make_usage(prompt: int = 0, completion: int = 0, cached: int = 0) -> TokenUsage:
+    return TokenUsage(prompt=prompt, completion=completion, total=prompt + completion, cached=cached)
+
+
+MODELS = [model.id for provider in get_snapshot().providers if provider.id == "openai" for model in provider.models]
+
+
+def ask_list(model: str, usage: TokenUsage) -> Decimal | None:
+    """What the price list itself says; None where it lacks the price of a unit that was used."""
+    tokens = Usage(input_tokens=usage.prompt, cache_read_tokens=usage.cached, output_tokens=usage.completion)
+    try:
+        price = calc_price(tokens, model, provider_id="openai")
+    except (LookupError, ValueError):
+        return None
+    lacks_prompt = usage.prompt and price.model_price.input_mtok is None
+    lacks_completion = usage.completion and price.model_price.output_mtok is None
+    return None if lacks_prompt or lacks_completion else price.total_price
+
+
+@given(data=st.data())
+def test_every_listed_model_costs_exactly_what_the_list_says(data: st.DataObject) -> None:
+    model = data.draw(st.sampled_from(MODELS))
+    # Where some prices change with the length of the prompt.
+    prompt = data.draw(st.integers(0, 1_000_000) | st.integers(271_990, 272_010))
+    completion = data.draw(st.integers(0, 100_000))
+    usage = make_usage(prompt, completion, data.draw(st.integers(0, prompt)))
+    expected = ask_list(model, usage) if prompt or completion else None
+    assert price_usage(model, usage).cost == expected
+
+
+@pytest.mark.parametrize("model", ["gpt-9", "", "whisper-1", "x" * 10_000])
+def test_a_model_without_a_listed_price_is_unpriced_and_never_free(model: str) -> None:
+    usage = price_usage(model, make_usage(1_000, 10))
+    assert (usage.cost, usage.unpriced, has_price(model), has_price("gpt-5-mini")) == (None, 1, False, True)
+
+
+def test_prices_of_a_provider_are_found_by_its_address() -> None:
+    found = {
+        url: price_usage("gpt-4o-mini", make_usage(1_000_000), provider=Provider(base_url=url)).cost
+        for url in ("https://here.openai.azure.com/openai/v1", "https://models.example.com/v1")
+    }
+    assert list(found.values()) == [Decimal("0.15"), None]
+
+
+@pytest.mark.parametrize(
+    ("model", "tier", "part"),
+    [("gpt-5-mini", tier, 1) for tier in (None, "default", "auto", "on_demand")]
+    + [("gpt-5-mini", "flex", 2), ("gpt-4.1", "flex", None), ("gpt-5-mini", "scale", None)],
+)
+def test_tiers_have_prices_of_their_own_or_none_that_are_known(model: str, tier: str | None, part: int | None) -> None:
+    usage = make_usage(1_000_000, 1_000_000, 100_000)
+    standard = price_usage(model, usage).cost
+    assert standard is not None
+    assert price_usage(model, usage, service_tier=tier).cost == (standard / part if part else None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,26 +20,16 @@ KEY = "sk-proj-1234567890abcdefSECRET"
 
 REQUEST = make_request(system="Größe “zählt”.")
 
-Connect = Callable[[SimulatedModel], OpenAIClient]
-
 
 @pytest.fixture(params=["in process", "over TCP"])
-async def connect(request: pytest.FixtureRequest) -> AsyncIterator[Connect]:
-    """Gives a client of a simulated model."""
-    clients: list[OpenAIClient] = []
-    server: ModelServer | None = request.getfixturevalue("model_server") if request.param == "over TCP" else None
+def client(request: pytest.FixtureRequest, model_server: ModelServer) -> OpenAIClient:
+    """A client of the simulated model of the server."""
 
-    def connect(app: SimulatedModel) -> OpenAIClient:
-        if server is None:
-            clients.append(simulated_client(app))
-        else:
-            server.app = app
-            clients.append(OpenAIClient(api_key=KEY, base_url=server.base_url))
-        return clients[-1]
+    async def forward(*call: Any) -> None:
+        await model_server.app(*call)
 
-    yield connect
-    for client in clients:
-        await client.close()
+    over_tcp = OpenAIClient(api_key=KEY, base_url=model_server.base_url)
+    return over_tcp if request.param == "over TCP" else simulated_client(forward)
 
 
 async def send(client: ModelClient, request: dict[str, Any] | None = None, *, timeout: float = 30.0) -> Any:
@@ -53,9 +42,12 @@ async def fail(client: ModelClient, request: dict[str, Any] | None = None, *, ti
     return caught.value
 
 
-async def test_a_request_arrives_as_it_is_and_its_answer_comes_back_as_json(connect: Connect) -> None:
-    app = SimulatedModel()
-    reply = await send(connect(app))
+async def test_a_request_arrives_as_it_is_and_its_answer_comes_back_as_json(
+    client: OpenAIClient, model_server: ModelServer
+) -> None:
+    app = model_server.app
+    async with client:
+        reply = await send(client)
     assert app.calls[0].body == REQUEST
     assert app.calls[0].idempotency_key == "run-1-1"
     assert parse_reply(reply.body, tool_name="make").arguments is not None
@@ -89,10 +81,16 @@ async def test_calls_one_after_another_share_a_connection(model_server: ModelSer
     ],
 )
 async def test_a_failure_is_one_call_and_an_error_that_may_be_tried_again(
-    connect: Connect, kind: FaultKind, code: ModelErrorCode, words: str, status: int | None
+    client: OpenAIClient,
+    model_server: ModelServer,
+    kind: FaultKind,
+    code: ModelErrorCode,
+    words: str,
+    status: int | None,
 ) -> None:
-    app = SimulatedModel(faults=Faults({kind: 1.0}))
-    error = await fail(connect(app), timeout=0.5)
+    model_server.app = app = SimulatedModel(faults=Faults({kind: 1.0}))
+    async with client:
+        error = await fail(client, timeout=0.5)
     assert (error.code, error.status, error.code.is_retryable) == (code, status, True)
     assert words in error.message
     assert app.call_count == 1, "the client must not retry on its own"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.engine.history import UNREPORTED_USAGE, Outcome, Severity, TokenUsage
+from flows.engine.history import Outcome, Severity, TokenUsage
 from flows.engine.json_values import clean_value
 from flows.engine.openai_client import simulated_client
 from flows.engine.providers import Api
@@ -115,21 +115,6 @@ def test_an_output_of_megabytes_is_read_and_a_long_text_that_is_none_is_cut_and_
     assert len(reply.arguments["text"]) == 5_000_000
     raw = read(make_body(content="x" * 100_000)).raw
     assert (len(raw), raw.endswith("… (cut here; 100,000 characters came)")) == (MAX_RAW_LENGTH, True)
-
-
-@pytest.mark.parametrize(
-    "usage",
-    [
-        None,
-        {"prompt_tokens": 5},
-        {"prompt_tokens": -1, "completion_tokens": 5},
-        {"prompt_tokens": "5", "completion_tokens": 5},
-        {"prompt_tokens": True, "completion_tokens": 5},
-        {"prompt_tokens": 5, "completion_tokens": 10**30},
-    ],
-)
-def test_usage_that_is_missing_or_not_possible_counts_as_not_reported(usage: Any) -> None:
-    assert read({**make_body(make_call()), "usage": usage}).usage == UNREPORTED_USAGE
 
 
 def test_names_that_the_provider_sent_are_fit_to_be_stored() -> None:

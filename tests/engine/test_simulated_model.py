@@ -57,18 +57,6 @@ async def test_the_official_client_reads_the_answer_as_a_completion() -> None:
     assert text.choices[0].message.content and text.choices[0].message.tool_calls is None
 
 
-async def test_usage_follows_the_length_of_texts_and_a_retry_finds_its_beginning_in_the_cache() -> None:
-    short = (await ask(SimulatedModel(), make_request(system="x" * 400))).usage
-    long = (await ask(SimulatedModel(), make_request(system="x" * 4_400))).usage
-    retry = (await ask(SimulatedModel(), make_request(system=show_attempts(1, system="x" * 4_400)))).usage
-    assert (long.prompt - short.prompt, short.cached, short.reasoning) == (1_000, 0, 0)
-    assert retry.cached % 128 == 0 and 1_000 <= retry.cached < long.prompt < retry.prompt
-    thought = [await ask(SimulatedModel(seed=seed), make_request(model="gpt-5-mini")) for seed in range(20)]
-    assert {reply.usage.reasoning for reply in thought} > {0, 64}
-    cut = await ask(SimulatedModel(), make_request(INVOICE, max_tokens=10))
-    assert ([issue.code for issue in cut.issues], cut.usage.completion) == (["truncated"], 10)
-
-
 @pytest.mark.parametrize(
     ("path", "key", "request_", "status"),
     [

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from flows.engine.errors import SpecError
 from flows.engine.expression_paths import find_field_warnings
 from flows.engine.plugins import Registry
 from flows.engine.spec import AuditSpec, FlowSpec, ModelSettings
-from flows.engine.spec_check import MAX_PATH_WARNINGS, check_spec, find_warnings, freeze_schemas, prepare_spec
+from flows.engine.spec_check import (
+    MAX_PATH_WARNINGS,
+    check_spec,
+    find_warnings,
+    freeze_schemas,
+    prepare_spec,
+    read_document,
+)
 from flows.engine.typed_output import schema_of_type
+from tests.contract.random_cases import make_case
 from tests.engine.builders import INVOICE, TEXT_SCHEMA, closed, make_flow, make_step
 
 
@@ -194,20 +205,104 @@ class TestWarnings:
     def test_a_schema_that_is_open_or_still_being_written_gives_none(self, schema: Any) -> None:
         assert self.warn("output.x.y[0].z == output.x[1] && output.totl == 1", schema) == []
 
-    @pytest.mark.parametrize(
-        ("rule", "count"),
-        [
-            ("output.lines.filter(line, line.amount < (20.0))", 1),
-            ("output.lines.filter(a, true) + output.other.filter(b, true)", 0),
-            ("output.lines.map(line, line.amount)", 0),
-            ("python:find_lines", 0),
-        ],
-    )
-    def test_an_item_is_an_element_of_a_rule_that_is_one_path(self, rule: str, count: int) -> None:
-        assert len(self.warn("item.amuont", field="message", rule=rule)) == count
-        assert len(self.warn("{item.amuont} of {item.amount}", field="message_template", rule=rule)) == count
-
     def test_of_many_the_first_are_shown_and_the_rest_counted(self) -> None:
         audits = [{"name": f"a{number}", "rule": "output.nothing == 1"} for number in range(MAX_PATH_WARNINGS + 3)]
         warnings = find_warnings(make_flow(make_step(output_schema=TEXT_SCHEMA, audits=audits)))
         assert (len(warnings), warnings[-1].message.startswith("3 more")) == (MAX_PATH_WARNINGS + 1, True)
+
+
+SPOILED = {
+    "flow": {"title": 5, "name": "A b", "token_budget": "x", "cost_budget": True, "redact": 7, "model": "", "a/b": 1},
+    "step": {
+        "name": "",
+        "max_retries": -1,
+        "tool_name": "a b",
+        "include_results": "x",
+        "output_schema": 3,
+        "compute": 5,
+        "stop_on_failure": "no",
+        "input_expression": "",
+        "temperature": 9,
+        "": 0,
+        "colour": None,
+    },
+    "audit": {"name": 1, "rule": [], "severity": "odd", "fail_at": 1, "message": "", "~": None},
+}
+"""Values that no field of that name takes, and fields that there are not."""
+
+
+def read(document: Any) -> tuple[FlowSpec | None, dict[str, str]]:
+    spec, problems = read_document(document, lambda spec: check_spec(spec, Registry()))
+    return spec, {problem.path: problem.message for problem in problems}
+
+
+def list_parts(document: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
+    """The flow, its steps and their audits, each with its kind and pointer."""
+    parts = [("flow", "", document)]
+    for index, step in enumerate(document["steps"]):
+        parts.append(("step", f"/steps/{index}", step))
+        audits = enumerate(step.get("audits", ()))
+        parts += [("audit", f"/steps/{index}/audits/{position}", audit) for position, audit in audits]
+    return parts
+
+
+def escape(field: str) -> str:
+    return field.replace("~", "~0").replace("/", "~1")
+
+
+@given(number=st.integers(0, 5000), data=st.data())
+def test_all_spoiled_fields_are_told_and_what_is_wrong_with_the_others_too(number: int, data: st.DataObject) -> None:
+    document = make_case(7, number)["spec"]
+    _, of_its_own = read(document)
+    assume(isinstance(document["steps"], list))
+    document["steps"].append({"name": "Last of all", "compute": "nobody"})
+    unspoiled = json.dumps(document)
+    places = {
+        f"{pointer}/{escape(field)}": (part, field, bad)
+        for kind, pointer, part in list_parts(document)
+        for field, bad in SPOILED[kind].items()
+        if not pointer.startswith(f"/steps/{len(document['steps']) - 1}")
+    }
+    spoiled = data.draw(st.sets(st.sampled_from(sorted(places)), min_size=1, max_size=6))
+    for pointer in spoiled:
+        part, field, bad = places[pointer]
+        part[field] = bad
+    before = json.dumps(document)
+    spec, problems = read_document(document, lambda spec: check_spec(spec, Registry()))
+    told = [problem.path for problem in problems]
+    assert [told.count(pointer) for pointer in spoiled] == [1] * len(spoiled), "nothing else is said of them"
+    assert json.dumps(document) == before, "the document stays as it is"
+    if {"", "/steps"}.isdisjoint(of_its_own):
+        assert spec is not None and f"/steps/{len(document['steps']) - 1}/compute" in told
+        # Nothing is told of a sound part because another one is spoiled.
+        parts = {pointer.rpartition("/")[0] for pointer in spoiled}
+        _, without = read(json.loads(unspoiled))
+        new = {path for path in {*told} - without.keys() - spoiled if path.rpartition("/")[0] not in parts}
+        assert not {path for path in new if path.startswith("/steps")}, new
+
+
+@pytest.mark.parametrize("document", [None, 7, "x", [], {}, {"steps": 1}, {"steps": []}, {"steps": [{}] * 51}])
+def test_what_has_no_steps_is_no_flow(document: Any) -> None:
+    spec, told = read(document)
+    assert spec is None and told
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["name", "steps", "audits", "rule", "output_schema", "compute", "", "/", "0"]),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(anything, anything, anything)
+def test_nothing_raises(document: Any, steps: Any, audits: Any) -> None:
+    for one in (document, {"name": "a", "steps": steps}, {"steps": [steps, {"name": "b", "audits": audits}]}):
+        spec, told = read(one)
+        assert spec is not None or told

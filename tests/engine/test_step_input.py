@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from flows.engine.errors import ExpressionError
 from flows.engine.evaluation import MissingInputError, prepare_input
 from flows.engine.history import NO_USAGE, History, Outcome, Severity
 from flows.engine.planner import EndStatus
@@ -97,24 +96,6 @@ class TestInputExpression:
         history = make_history(make_attempt(outcome="invalid", output={"wrong": 1}))
         assert await find_input(flow, history) == {"known": True}
 
-    @pytest.mark.parametrize("field", ["input_expression", "input_sanitizer"])
-    @pytest.mark.parametrize(
-        ("text", "words"),
-        [
-            ("{'a': 1 / 0}", "zero"),
-            ("[1]", "it gave a list; a map is needed."),
-            ("python:gives_none", "it gave null; a map is needed."),
-            ("python:raises", "“python:raises” raised LookupError: no \ufffd"),
-            ("python:gives_object", "/thing: a value of type “object” has no JSON form."),
-            ("python:missing", "No function is registered as “missing”."),
-        ],
-    )
-    async def test_a_failing_one_is_told_with_step_and_field(self, field: str, text: str, words: str) -> None:
-        with pytest.raises(ExpressionError) as caught:
-            await find_input(second_step(**{field: text}), make_history(make_attempt()), registry=make_registry())
-        assert str(caught.value).startswith(f"Step 2 “Step 2”, {field}: ")
-        assert words in str(caught.value)
-
 
 class TestLocalSteps:
     """Steps that are computed here, and audited, retried and kept like any other."""
@@ -128,36 +109,15 @@ class TestLocalSteps:
         assert (attempt.usage, attempt.request, attempt.model, attempt.input) == (NO_USAGE, None, None, LONG)
         assert app.call_count == 1
 
-    @pytest.mark.parametrize(
-        ("fields", "text"),
-        [
-            ({"input_expression": "{'text': input.topic}"}, "tea"),
-            ({"input_sanitizer": "{'text': value.text.trim()}"}, "Tea."),
-            (
-                {"input_expression": "{'text': ' ' + input.topic}", "input_sanitizer": "{'text': value.text.trim()}"},
-                "tea",
-            ),
-        ],
-        ids=["expression", "sanitizer", "both"],
-    )
-    async def test_previous_is_its_input_after_expression_and_sanitizer(
-        self, fields: dict[str, str], text: str
-    ) -> None:
+    async def test_previous_is_its_input_after_expression_and_sanitizer(self) -> None:
+        fields = {"input_expression": "{'text': ' ' + input.topic}", "input_sanitizer": "{'text': value.text.trim()}"}
         flow = second_step(compute="{'text': previous.text + '!'}", **fields)
-        (attempt,) = (await execute(flow, simulate(tool_1=[{"text": " Tea. "}]))).history.attempts(2)
-        assert (attempt.input, attempt.output) == ({"text": text}, {"text": f"{text}!"})
+        (attempt,) = (await execute(flow, simulate(tool_1=[LONG]))).history.attempts(2)
+        assert (attempt.input, attempt.output) == ({"text": "tea"}, {"text": "tea!"})
 
-    @pytest.mark.parametrize("is_async", [False, True])
-    async def test_python_computes_and_is_retried_and_named_with_its_fingerprint(self, is_async: bool) -> None:
+    async def test_python_computes_and_is_retried_and_named_with_its_fingerprint(self) -> None:
         registry, tries = Registry(), iter(["Tea.", "Te.", "Tea is a drink."])
-
-        def draw() -> Any:
-            return {"text": next(tries)}
-
-        async def draw_later() -> Any:
-            return draw()
-
-        registry.function("draw")(draw_later if is_async else draw)
+        registry.function("draw")(lambda: {"text": next(tries)})
         end = await execute(make_flow(make_step(compute="python:draw", audits=(LENGTH,))), registry=registry)
         first, second, third = end.history.attempts(1)
         assert [one.outcome for one in (first, second, third)] == ["failed", "failed", "passed"]
