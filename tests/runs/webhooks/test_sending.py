@@ -21,8 +21,10 @@ from runs.webhooks.deliveries import send_again
 from runs.webhooks.posting import Answer
 from runs.webhooks.sending import (
     LEASE,
+    MAX_PER_HOST,
     MAX_TRIES,
     RETRY_DELAYS,
+    choose_next,
     claim_due,
     store_answer,
 )  # fmt: skip
@@ -129,6 +131,12 @@ class TestRetries:
         assert (refused.state, refused.last_status, refused.try_count) == ("failed", None, 1)
         assert "TOOLFLOW_WEBHOOK_ALLOW" in refused.tries.get().problem
 
+    def test_a_receiver_says_when_to_come_back_within_a_day(self, receiver: Receiver) -> None:
+        receiver.reply(Reply(503, {"retry-after": "1000"}), Reply(503, {"retry-after": "9999999"}), 200)
+        first, second = fail_all_tries(make_delivery(receiver.url()))
+        assert 970 < first <= 1_000 and 86_000 < second <= 86_400
+        assert (choose_next(Answer(status=503, problem="no", retry_after=0), number=3)[1] or 0) >= 96
+
     def test_what_can_not_be_written_keeps_no_other_waiting(
         self, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -189,6 +197,17 @@ class TestCrashes:
 
 
 class TestTogether:
+    def test_a_host_gets_few_at_a_time_and_all_in_the_end(self, receiver: Receiver) -> None:
+        version = make_version()
+        gate = threading.Barrier(MAX_PER_HOST)
+        receiver.reply(Reply(before=lambda: gate.wait(20)))
+        count = MAX_PER_HOST * 3
+        for _ in range(count):
+            make_delivery(receiver.url(), version)
+        send_due()
+        assert receiver.most_at_a_time == MAX_PER_HOST
+        assert WebhookDelivery.objects.filter(state="delivered").count() == count
+
     def test_a_second_sender_on_the_host_leaves_it_to_the_first(self, receiver: Receiver) -> None:
         make_delivery(receiver.url())
         with hold_sender():
