@@ -26,7 +26,7 @@ from flows.engine.json_values import resolve_pointer
 from flows.models import Flow
 from runs.filter_fields import NumberField, parse_run_number
 from runs.filters import RunFilter, RunFilters, build_matches, has_row, one_of
-from runs.history.lifecycle import Judged, StepIssues
+from runs.history.issues import Judged, StepIssues
 from runs.models import Attempt, DailyIssues, DailyRuns, Issue, Run
 from runs.paging import Found, Stream, fetch_position, scan
 from runs.search import SearchQuery, fetch_matching_among, fetch_matching_ids, parse_search

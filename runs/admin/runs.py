@@ -16,7 +16,7 @@ from django.utils.safestring import SafeString
 from runs import formatting
 from runs.admin.filters import AttemptFilters, HistoryFilters, IssueRowFilters, show_filters
 from runs.admin.history import HistoryAdmin, column, document, section
-from runs.history.issue_links import address_attempt
+from runs.history.issues import address_attempt
 from runs.history.texts import show_invisible
 from runs.models import Attempt, Issue, Run
 from runs.pages.attempts import count_severities, find_state, view_attempt

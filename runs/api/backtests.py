@@ -59,7 +59,7 @@ from runs.documents.base import (
     link,
 )
 from runs.filters import RunFilters
-from runs.history.issue_links import address_attempt
+from runs.history.issues import address_attempt
 from runs.models import WorkState
 
 RowKind = Literal[BacktestKind.REFUSED, BacktestKind.BEYOND, BacktestKind.NOT_REPRODUCIBLE, BacktestKind.SOONER]

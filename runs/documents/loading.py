@@ -16,7 +16,7 @@ from flows.engine.spec import COST_PLACES
 from flows.models import FlowVersion
 from runs import models
 from runs.documents.run import Attempt, AttemptParts, EndedRun, Run, RunParts, RunSummary, Step
-from runs.history.issue_links import address_attempt
+from runs.history.issues import address_attempt
 from runs.models.history import AttemptQuerySet
 from runs.models.webhook import hide_path
 from runs.paging import MAX_NUMBER

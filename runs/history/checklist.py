@@ -20,7 +20,7 @@ from flows.engine.spec import AuditSpec, StepSpec
 from runs import models
 from runs.attempt_rules import Check, find_check, find_reached
 from runs.formatting import format_count, format_plural
-from runs.history.issue_links import find_pages, show_place
+from runs.history.issues import find_pages, show_place
 from runs.history.texts import SHORT_TEXT, cut_text, show_invisible
 
 BLOCKS, WARNS = "Blocks", "Warns"

@@ -23,9 +23,8 @@ from flows.engine.model_calls import resolve_spec
 from flows.engine.spec import FlowSpec, ModelSettings, StepSpec
 from runs import models
 from runs.history.checklist import build_checklist
-from runs.history.issue_links import address_attempt, anchor_attempt, list_page, name_issue, show_code
+from runs.history.issues import Judged, StepIssues, address_attempt, anchor_attempt, list_page, name_issue, show_code
 from runs.history.json_lines import Listing, Mark, list_compact, list_json
-from runs.history.lifecycle import Judged, StepIssues
 from runs.history.output_diff import compare_outputs
 from runs.history.output_view import View, view_output, view_text
 from runs.history.texts import MAX_CONTEXT_LENGTH, MAX_SUGGESTIONS, SHORT_TEXT, cut_text, show_invisible

@@ -14,7 +14,7 @@ from flows.engine.history import UNDECIDED, TokenUsage, sum_usage
 from flows.engine.spec import FlowSpec
 from runs import models
 from runs.formatting import NOTHING, format_cost, format_count, format_duration
-from runs.history.issue_links import address_issue, name_issue
+from runs.history.issues import address_issue, name_issue
 from runs.history.json_lines import Mark
 from runs.history.matching import judge_attempt, trace_findings
 from runs.history.output_diff import compare_outputs

@@ -21,7 +21,7 @@ from flows.engine.judging import AUDIT_ERROR, MORE_ISSUES
 from flows.models import Flow, FlowVersion
 from runs.filter_fields import parse_run_number
 from runs.formatting import format_plural
-from runs.history.issue_links import address_issue
+from runs.history.issues import address_issue
 from runs.history.texts import SHORT_TEXT, cut_text, show_invisible
 from runs.issue_groups import (
     DEFAULT_PERIOD,

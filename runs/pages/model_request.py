@@ -19,7 +19,7 @@ from flows.engine.message_template import list_placeholders
 from flows.engine.model_api import MESSAGE_FIELDS, list_messages
 from flows.engine.prompt import PromptSection, build_sections, join_parts, render_issue
 from runs import models
-from runs.history.issue_links import address_attempt, anchor_attempt, find_hidden_issues, find_pages, link_issue
+from runs.history.issues import address_attempt, anchor_attempt, find_hidden_issues, find_pages, link_issue
 from runs.history.json_lines import list_json, list_text
 from runs.history.output_view import parse_view, view_output, view_text
 from runs.history.texts import show_invisible

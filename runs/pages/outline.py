@@ -12,8 +12,7 @@ from flows.engine.history import COUNTED, UNDECIDED, UNREPORTED_USAGE, Outcome, 
 from flows.engine.spec import FlowSpec, StepSpec
 from runs import models
 from runs.formatting import format_cost, format_count, format_duration, format_elapsed, format_number, format_plural
-from runs.history.issue_links import address_attempt, anchor_attempt
-from runs.history.lifecycle import StepIssues
+from runs.history.issues import StepIssues, address_attempt, anchor_attempt
 from runs.models import Run, RunStatus
 from runs.pages.attempts import RUNNING, Traced, count_severities, find_state
 from runs.pages.badges import STATES

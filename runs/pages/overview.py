@@ -23,7 +23,7 @@ from django.views.decorators.http import require_safe
 from flows.models import Flow
 from flows.providers import describe_providers
 from runs.formatting import NOTHING, format_age, format_cost, format_count, format_duration, format_large, format_share
-from runs.history.issue_links import address_attempt, address_issue, name_issue
+from runs.history.issues import address_attempt, address_issue, name_issue
 from runs.history.texts import SHORT_TEXT, cut_text
 from runs.models import Attempt, Issue, Run, RunStatus
 from runs.pages.access import require_permission, require_viewer

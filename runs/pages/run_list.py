@@ -27,7 +27,7 @@ from runs.facets import list_known_values
 from runs.filter_fields import parse_run_number
 from runs.filters import PAGING, PARAMETERS, RunFilters, fetch_matching_runs
 from runs.formatting import format_budget, format_count, format_duration, format_moment
-from runs.history.issue_links import address_attempt, anchor_attempt
+from runs.history.issues import address_attempt, anchor_attempt
 from runs.history.texts import show_invisible
 from runs.models import Attempt, Priority, Run, RunStatus, SavedView, Step
 from runs.models.run import ENDED

@@ -19,15 +19,15 @@ from django.utils import timezone
 
 from runs import models
 from runs.formatting import format_plural
-from runs.history.issue_links import (
+from runs.history.issues import (
     MAX_LISTED_ISSUES,
+    Mark,
     address_attempt,
     address_issue,
     find_hidden_issues,
     find_pages,
     list_page,
 )
-from runs.history.lifecycle import Mark
 from runs.history.output_view import View, parse_view, view_output
 from runs.history.texts import show_invisible
 from runs.models import Issue, Run, RunStatus

@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 
 from runs import models
-from runs.history.lifecycle import StepIssues
+from runs.history.issues import StepIssues
 from tests.engine.builders import make_attempt, make_issue
 from tests.runs.pages.history_builders import make_stored_run
 from tests.runs.pages.reading import attempt_address, get_page, read_words

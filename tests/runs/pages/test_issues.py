@@ -20,7 +20,7 @@ from flows.engine.spec import AuditSpec
 from flows.models import FlowVersion
 from runs import issue_groups
 from runs.facets import add_facets, list_facets
-from runs.history.issue_links import address_issue
+from runs.history.issues import address_issue
 from runs.models import DailyIssues, PurgedDay, Run, RunStatus
 from runs.pages.issues import MAX_CARDS, PAGE_SIZE
 from runs.search import index_runs

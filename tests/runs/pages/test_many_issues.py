@@ -13,7 +13,7 @@ from django.test import Client
 
 from flows.engine.history import Attempt
 from runs import models
-from runs.history.issue_links import MAX_LISTED_ISSUES
+from runs.history.issues import MAX_LISTED_ISSUES
 from runs.models import Run, RunStatus
 from tests.engine.builders import make_attempt, make_issue, make_step
 from tests.runs.pages.history_builders import begin_attempt, make_asked_run, make_page_flow, make_stored_run

@@ -15,7 +15,7 @@ from flows.engine.history import Attempt, History
 from flows.engine.prompt import build_request, build_sections
 from flows.engine.spec import FlowSpec
 from runs import models
-from runs.history.issue_links import find_hidden_issues
+from runs.history.issues import find_hidden_issues
 from runs.models import Run
 from runs.pages.model_request import Expected, read_model_request
 from runs.stored_history import build_issues
