@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     prepare_streams()
     status = REFUSED
     try:
-        status = app(arguments, prog_name="toolflow", standalone_mode=False)
+        status = app(arguments, prog_name="toolflow", standalone_mode=False) or SUCCEEDED
         sys.stdout.flush()
     except typer.TyperException as error:
         print_line(_describe_misuse(error), is_error=True)

@@ -86,10 +86,7 @@ def backtest_flow(
     if "status" in filters:
         filters["status"] = filters["status"].split(",")
     backtest = _wait(server, server.post("backtests", document=text, limit=limit, filters=filters), timeout)
-    if as_json:
-        terminal.print_json(backtest)
-    else:
-        terminal.print_line(backtest["sentence"])
+    terminal.print_result(backtest, backtest["sentence"], as_json=as_json)
     if backtest["status"] != "done":
         terminal.print_line(backtest["problem"] or _explain(backtest, timeout), is_error=True)
         return ERRORED
@@ -113,11 +110,10 @@ def _explain(backtest: dict[str, Any], timeout: float) -> str:
 
 def _wait(server: Server, backtest: dict[str, Any], timeout: float) -> dict[str, Any]:
     """The backtest once it has ended, or after ``timeout`` seconds; Ctrl-C leaves it going on."""
-    server.is_waiting = True
     deadline = time.monotonic() + timeout
     title = f"Backtest {backtest['id']}"
     remark = f"{title} continues; stop it at {backtest['page_url']}"
-    with terminal.print_on_interrupt(remark), terminal.show_progress() as show:
+    with server.wait(remark) as show:
         while backtest["status"] in UNFINISHED and time.monotonic() < deadline:
             show(f"{title}: {backtest['totals']['runs']:,} of {backtest['run_count']:,} runs", backtest["percent"], 100)
             time.sleep(POLL_INTERVAL)

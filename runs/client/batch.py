@@ -57,14 +57,12 @@ def run_batch(
     # The output is opened first: runs whose results can't be kept need not be paid for.
     with _open_output(output) as put:
         started = _start_batch(server, body, inputs, key)
-        if as_json and not wait:
-            runs = [{"line": line, "run": run["id"], "url": run["url"]} for line, run in started]
-            terminal.print_json({"label": label, "runs": runs})
-        else:
-            count = terminal.format_count(len(started), "run")
-            terminal.print_line(f"{count} of “{flow}”: queued, with the label {label}", is_error=wait)
+        title = f"{terminal.format_count(len(started), 'run')} of “{flow}”: queued, with the label {label}"
         if not wait:
+            runs = [{"line": line, "run": run["id"], "url": run["url"]} for line, run in started]
+            terminal.print_result({"label": label, "runs": runs}, title, as_json=as_json)
             return SUCCEEDED
+        terminal.print_line(title, is_error=True)
         wait_for_label(server, label, len(started))
         results = _fetch_results(server, label, started)
         if as_json and output is None:
@@ -156,7 +154,7 @@ def export_runs(
     ] = False,
     output: OUTPUT = None,
     filters: dict[str, Any],
-) -> int:
+) -> None:
     """Write all runs that match into a file, which is there once it is complete.
 
     The newest come first, each a line of JSON or a row of CSV.
@@ -177,7 +175,6 @@ def export_runs(
             if path is not None:
                 show(terminal.format_count(count, "line"), count, None)
     terminal.print_line(terminal.format_count(count, "line"), f" in {path}" if path else "", is_error=True)
-    return SUCCEEDED
 
 
 @contextmanager

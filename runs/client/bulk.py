@@ -45,11 +45,8 @@ def cancel_runs(
         action = _begin_action(server, CANCEL, run_ids, filters, is_sure=yes, as_json=as_json)
         return _report_action(server, action, wait=wait, as_json=as_json)
     run = server.post(f"runs/{run_ids[0]}/cancel", name=f"run {run_ids[0]}")
-    if as_json:
-        terminal.print_json([run])
-    else:
-        state = "cancelled" if run["status"] == "cancelled" else "about to be cancelled"
-        terminal.print_line(f"Run {run['id']} is {state}.")
+    state = "cancelled" if run["status"] == "cancelled" else "about to be cancelled"
+    terminal.print_result([run], f"Run {run['id']} is {state}.", as_json=as_json)
     return SUCCEEDED
 
 
@@ -157,9 +154,7 @@ def _report_action(server: Server, action: dict[str, Any], *, wait: bool, as_jso
     """Print how far a bulk action is, with ``wait`` once it has ended. Gives the exit status."""
     title = f"Bulk action {action['id']}"
     if wait:
-        server.is_waiting = True
-        remark = f"{title} continues; stop it at {action['page_url']}"
-        with terminal.print_on_interrupt(remark), terminal.show_progress() as show:
+        with server.wait(f"{title} continues; stop it at {action['page_url']}") as show:
             while action["status"] in UNFINISHED:
                 show(f"{title}: {action['done']:,} of {action['run_count']:,}", action["percent"], 100)
                 time.sleep(POLL_INTERVAL)

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from runs.client import options, terminal
-from runs.client.server import SUCCEEDED, ClientError, Server, UnavailableError
+from runs.client.server import ClientError, Server, UnavailableError
 from runs.client.terminal import NONE, format_time, print_json, print_line
 
 YAML = "application/yaml"
@@ -47,11 +47,10 @@ def list_flows(
     context: typer.Context,
     archived: Annotated[bool, typer.Option("--archived", help="List archived flows instead.")] = False,
     as_json: options.AS_JSON = False,
-) -> int:
+) -> None:
     """List flows by name."""
     flows = list(options.connect(context).iterate("flows", archived="true" if archived else None))
     terminal.print_items(flows, FLOW_COLUMNS, as_json=as_json)
-    return SUCCEEDED
 
 
 @commands.command("pull")
@@ -61,7 +60,7 @@ def pull_flows(
     folder: Annotated[Path, typer.Option("--to", metavar="FOLDER", help="Where the files are written.")] = Path(),
     live: Annotated[bool, typer.Option("--live", help="The live versions, not the latest ones.")] = False,
     as_json: options.AS_JSON = False,
-) -> int:
+) -> None:
     """Write flows into files, NAME.yaml each."""
     server = options.connect(context)
     flows = [_fetch_flow(server, name) for name in names] if names else server.iterate("flows")
@@ -82,7 +81,6 @@ def pull_flows(
             print_line(f"{path}: version {number}" + ("" if has_changed else ", as it was"))
     if as_json:
         print_json(written)
-    return SUCCEEDED
 
 
 @commands.command("push")
@@ -93,7 +91,7 @@ def push_flows(
     note: Annotated[str | None, typer.Option(metavar="TEXT", help="A note on the new versions.")] = None,
     check: Annotated[bool, typer.Option("--check", help="Only check the files; store nothing.")] = False,
     as_json: options.AS_JSON = False,
-) -> int:
+) -> None:
     """Store flow files as new versions. A file that says the same as the latest version changes nothing.
 
     With --json there is what the API says of each file; mistakes stand on standard error.
@@ -127,7 +125,6 @@ def push_flows(
                 print_line(f"{path}: {_describe_stored(flow)}")
     if as_json:
         print_json([{"file": str(path), **found} for path, found in results.items()])
-    return SUCCEEDED
 
 
 def _send_file(server: Server, method: str, path: str, content: bytes, **request: Any) -> Any:
@@ -149,7 +146,7 @@ def change_settings(
         typer.Argument(metavar="NAME=VALUE", help="What is set; NAME=none unsets it. All others stay."),
     ] = None,
     as_json: options.AS_JSON = False,
-) -> int:
+) -> None:
     """Show or change the settings of a flow that no flow file holds: runs in flight, budgets, retention.
 
     A change that somebody else makes at the same time is not overwritten.
@@ -163,14 +160,13 @@ def change_settings(
         after = server.send("PATCH", path, json=values, headers={"If-Match": answer.headers.get("ETag", "*")}).json()
     if as_json:
         print_json(after)
-        return SUCCEEDED
+        return
     for name in (name for name in after if name not in NO_SETTINGS):
         old, new = (NONE if settings[name] is None else settings[name] for settings in (before, after))
         if old != new:
             print_line(f"{name}: {old} → {new}")
         elif not values:
             print_line(f"{name}: {new}")
-    return SUCCEEDED
 
 
 def _parse_change(text: str) -> tuple[str, Any]:
@@ -186,18 +182,17 @@ def _parse_change(text: str) -> tuple[str, Any]:
 @version_commands.command("list")
 def list_versions(
     context: typer.Context, flow: options.FLOW, limit: options.LIMIT = 20, as_json: options.AS_JSON = False
-) -> int:
+) -> None:
     """List the versions of a flow, the newest first."""
     path = f"flows/{_validate_name(flow)}/versions"
     versions = list(options.connect(context).iterate(path, limit, name=f"flow “{flow}”"))
     terminal.print_items(versions, VERSION_COLUMNS, as_json=as_json)
-    return SUCCEEDED
 
 
 @version_commands.command("show")
 def show_version(
     context: typer.Context, flow: options.FLOW, number: _LATEST = None, as_json: options.AS_JSON = False
-) -> int:
+) -> None:
     """Print a version as a flow file; --json adds who made it, and when."""
     server = options.connect(context)
     number = number or _fetch_latest_number(server, flow)
@@ -206,7 +201,6 @@ def show_version(
     else:
         text = _fetch_version(server, flow, number, accept=YAML).text
         terminal.write(terminal.clean(text) if sys.stdout.isatty() else text)
-    return SUCCEEDED
 
 
 @version_commands.command("diff")
@@ -218,30 +212,25 @@ def compare_versions(
         str | None, typer.Option(metavar="VERSION", help="A number, or live; the version before if left out.")
     ] = None,
     as_json: options.AS_JSON = False,
-) -> int:
+) -> None:
     """Show what a version changed, as a diff of flow files."""
     server = options.connect(context)
     number = number or _fetch_latest_number(server, flow)
     found = _fetch_version(server, flow, number, "/diff", params={"against": against}).json()
     if as_json:
         print_json(found)
-        return SUCCEEDED
+        return
     old, new = (_fetch_version(server, flow, found[end], accept=YAML).text.splitlines() for end in ("from", "to"))
     print_line(f"“{flow}”, version {found['from']} → {found['to']}: {found['summary']}")
     for line in unified_diff(old, new, f"version {found['from']}", f"version {found['to']}", lineterm=""):
         print_line(line, style={"+": "green", "-": "red", "@": "cyan"}.get(line[0], ""))
-    return SUCCEEDED
 
 
 @version_commands.command("make-live")
-def make_live(context: typer.Context, flow: options.FLOW, number: _NUMBER, as_json: options.AS_JSON = False) -> int:
+def make_live(context: typer.Context, flow: options.FLOW, number: _NUMBER, as_json: options.AS_JSON = False) -> None:
     """Let new runs use a version. Runs under way keep theirs."""
     found = _fetch_version(options.connect(context), flow, number, "/make-live", method="POST").json()
-    if as_json:
-        print_json(found)
-    else:
-        print_line(f"“{found['name']}”: version {found['live_version']} is live.")
-    return SUCCEEDED
+    terminal.print_result(found, f"“{found['name']}”: version {found['live_version']} is live.", as_json=as_json)
 
 
 def _validate_name(name: str) -> str:

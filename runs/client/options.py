@@ -61,15 +61,19 @@ FILTERS = {
 """Options by the API's name, with “_” behind it where that is a keyword of Python."""
 
 
-def with_options(name: str, options: Mapping[str, Any]) -> Callable[[Callable[..., int]], Callable[..., int]]:
+Command = Callable[..., int | None]
+"""Gives an exit status, or none for success."""
+
+
+def with_options(name: str, options: Mapping[str, Any]) -> Callable[[Command], Command]:
     """Give a command these options; its parameter ``name`` gets those that are used, by the API's names.
 
     Typer reads a command's options off its signature, so they are written there.
     """
 
-    def decorate(command: Callable[..., int]) -> Callable[..., int]:
+    def decorate(command: Command) -> Command:
         @wraps(command)
-        def call(**values: Any) -> int:
+        def call(**values: Any) -> int | None:
             given = {option.rstrip("_"): values.pop(option) for option in options}
             return command(**values, **{name: {key: value for key, value in given.items() if value not in (None, [])}})
 

@@ -83,11 +83,7 @@ def print_started(run: dict[str, Any], *, as_json: bool) -> int:
 def finish_run(server: Server, run: dict[str, Any], *, as_json: bool) -> int:
     """Wait for the end of a run and print its last output, or why there is none. Gives the exit status."""
     number = run["id"]
-    server.is_waiting = True
-    with (
-        terminal.print_on_interrupt(f"Run {number} continues; “toolflow cancel {number}” cancels it."),
-        terminal.show_progress() as show,
-    ):
+    with server.wait(f"Run {number} continues; “toolflow cancel {number}” cancels it.") as show:
         while run["status"] not in RUN_EXITS:
             reason = f", {run['waiting_for']}" if run["waiting_for"] else ""
             show(f"Run {number}: {_summarize(run)}{reason}", run["steps_passed"], run["step_count"])
@@ -111,11 +107,7 @@ def finish_run(server: Server, run: dict[str, Any], *, as_json: bool) -> int:
 
 def wait_for_label(server: Server, label: str, count: int) -> None:
     """Wait until none of the ``count`` runs with this label is queued or running."""
-    server.is_waiting = True
-    with (
-        terminal.print_on_interrupt(f"The runs continue; “toolflow cancel --label {label}” cancels them."),
-        terminal.show_progress() as show,
-    ):
+    with server.wait(f"The runs continue; “toolflow cancel --label {label}” cancels them.") as show:
         while left := sum(1 for _ in server.iterate("runs", MAX_COUNTED, label=label, status="queued,running")):
             show(f"{count - left:,} of {format_count(count, 'run')} have ended", count - left, count)
             time.sleep(POLL_INTERVAL)
@@ -142,12 +134,11 @@ def _summarize(run: dict[str, Any]) -> str:
 @options.with_options("filters", options.FILTERS)
 def list_runs(
     context: typer.Context, *, limit: options.LIMIT = 20, as_json: options.AS_JSON = False, filters: dict[str, Any]
-) -> int:
+) -> None:
     """List runs, the newest first."""
     server = options.connect(context)
     runs = list(server.iterate("runs", limit, **options.apply_view(server, filters)))
     terminal.print_items(runs, RUN_COLUMNS, as_json=as_json)
-    return SUCCEEDED
 
 
 def show_run(
@@ -158,7 +149,7 @@ def show_run(
     final: Annotated[bool, typer.Option("--final", help="Only the deciding attempt of each step.")] = False,
     min_severity: Annotated[str | None, typer.Option(help="Issues of at least this severity.")] = None,
     as_json: options.AS_JSON = False,
-) -> int:
+) -> None:
     """Show a run and its attempts.
 
     Each output stands beside its own issues, if they are asked for.
@@ -167,7 +158,7 @@ def show_run(
     run = options.connect(context).get(f"runs/{run_id}", name=f"run {run_id}", attempts=kind, min_severity=min_severity)
     if as_json:
         terminal.print_json(run)
-        return SUCCEEDED
+        return
     reason = f". {run['end_sentence'] or run['waiting_for'] or ''}".rstrip()
     simulated = " (simulated)" if run["is_simulated"] else ""
     title = f"Run {run_id} of “{run['flow']}”, version {run['version']}{simulated}: "
@@ -180,7 +171,6 @@ def show_run(
     terminal.print_items(attempts, ATTEMPT_COLUMNS)
     for attempt in attempts if issues or outputs else ():
         _print_attempt(attempt, has_output=outputs, has_issues=issues)
-    return SUCCEEDED
 
 
 def find_output(run: dict[str, Any]) -> Any:

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 from flows import __version__
+from runs.client import terminal
 
 if TYPE_CHECKING:
     import httpx2
@@ -68,6 +69,13 @@ class Server:
 
         self.is_waiting = False
         """Whether a command waits for runs, and so for a server that is away too: it may be restarting."""
+
+    @contextmanager
+    def wait(self, remark: str) -> Iterator[terminal.Progress]:
+        """Give what shows how far that is that a command waits for; ``remark`` is printed when Ctrl-C ends it."""
+        self.is_waiting = True
+        with terminal.show_waiting(remark) as show:
+            yield show
 
     def get(self, path: str, *, name: str = "", **query: Any) -> Any:
         """The JSON at ``path``."""

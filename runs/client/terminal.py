@@ -92,6 +92,14 @@ def print_line(*parts: Any, style: str = "", is_error: bool = False) -> None:
     _print(Text.assemble(*(_paint(part, style) for part in parts)), is_error=is_error)
 
 
+def print_result(value: Any, *parts: Any, as_json: bool) -> None:
+    """Print a value as JSON, or parts that say it in words."""
+    if as_json:
+        print_json(value)
+    else:
+        print_line(*parts)
+
+
 def print_error(message: str, details: Sequence[str] = ()) -> None:
     """Print what is wrong on standard error, details below."""
     print_line("\n  ".join((f"toolflow: {message}", *details)), is_error=True)
@@ -148,10 +156,11 @@ def show_progress() -> Iterator[Progress]:
 
 
 @contextmanager
-def print_on_interrupt(remark: str) -> Iterator[None]:
-    """Print what goes on without the command when Ctrl-C ends it."""
+def show_waiting(remark: str) -> Iterator[Progress]:
+    """The same, and print ``remark``, on what goes on without the command, when Ctrl-C ends it."""
     try:
-        yield
+        with show_progress() as show:
+            yield show
     except KeyboardInterrupt:
         print_line(f"\n{remark}", is_error=True)
         raise
