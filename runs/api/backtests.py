@@ -11,7 +11,7 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiExample, OpenApiResponse
+from drf_spectacular.utils import OpenApiResponse
 from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -21,14 +21,13 @@ from flows.engine.errors import Problem
 from flows.engine.history import Severity
 from flows.engine.planner import EndStatus
 from flows.engine.spec import FlowSpec
-from flows.flow_file import MAX_FILE_BYTES, FlowFileError
+from flows.flow_file import MAX_FILE_BYTES
 from flows.models import Flow, FlowVersion
-from flows.portability import parse_flow_file
 from flows.publishing import complete_spec
 from runs import models
 from runs.api.access import READ_RUNS, RERUN_RUNS, find_user, require_permission
-from runs.api.base import IDEMPOTENCY_KEY, REPLAYED, ApiView, build_urls, header, operation
-from runs.api.flow_documents import FlowDocument, parse_flow_document, read_definition
+from runs.api.base import IDEMPOTENCY_KEY, REPLAYED, RETRY_WHILE_UNFINISHED, ApiView, example, header, operation
+from runs.api.flow_documents import FlowDocument, parse_definition, read_definition
 from runs.api.idempotency import idempotent
 from runs.api.paging import build_page, fetch_rows
 from runs.api.problems import ApiProblem, Conflict, InvalidBody
@@ -50,7 +49,9 @@ from runs.documents.base import (
     Answer,
     Body,
     Count,
+    Name,
     Nothing,
+    Omitted,
     Page,
     RowPaging,
     Text,
@@ -72,7 +73,7 @@ class NewBacktest(Body):
         None,
         description="The definition of a flow, as an object or as the text of a flow file. Nothing is stored of it.",
     )
-    flow: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
+    flow: Name | None = Field(
         None, description="The name of the flow whose runs are judged; that of `document` if left out."
     )
     version: Annotated[int, Field(ge=1, le=999_999_999), WHOLE] | None = Field(
@@ -192,7 +193,7 @@ class BacktestRun(Answer):
 class BacktestRunQuery(RowPaging):
     """Which runs of a backtest."""
 
-    kind: RowKind | None = Field(None, description="Only runs that differ in this way.")
+    kind: RowKind | Omitted = Field(None, description="Only runs that differ in this way.")
 
 
 def build_totals(totals: Any) -> dict[str, Any]:
@@ -221,9 +222,6 @@ MAX_BODY_BYTES = 2 * MAX_FILE_BYTES
 
 _operation = partial(operation, tag="Backtests")
 _LOCATION = header("Location", OpenApiTypes.URI, "The address of the backtest.", 202)
-_RETRY_AFTER = header(
-    "Retry-After", int, "Seconds after which it may be read again; only while it is unfinished.", 200, 202
-)
 _OF_VERSION = {"flow": "colour-theme", "version": 3, "limit": 1000}
 _OF_FILTERED = {"flow": "colour-theme", "version": 3, "filters": {"label": ["nightly"]}}
 
@@ -235,10 +233,10 @@ class Backtests(ApiView):
         "POST backtests",
         "Judge ended runs by another definition",
         RERUN_RUNS,
-        parameters=[IDEMPOTENCY_KEY, _LOCATION, _RETRY_AFTER, REPLAYED],
+        parameters=[IDEMPOTENCY_KEY, _LOCATION, RETRY_WHILE_UNFINISHED, REPLAYED],
         examples=[
-            OpenApiExample("A version over the last 1,000 runs", value=_OF_VERSION, request_only=True),
-            OpenApiExample("A version over labelled runs", value=_OF_FILTERED, request_only=True),
+            example("A version over the last 1,000 runs", _OF_VERSION),
+            example("A version over labelled runs", _OF_FILTERED),
         ],
         answers={202: OpenApiResponse(Backtest, "It has begun.")},
         problems=[409],
@@ -274,14 +272,8 @@ class Backtests(ApiView):
             raise Conflict("too-many-backtests", str(error)) from None
         return _answer(request, _load_backtest(backtest.pk), HTTPStatus.ACCEPTED)
 
-    @_operation(
-        "GET backtests/<int:backtest_id>",
-        "Read a backtest",
-        READ_RUNS,
-        parameters=[_RETRY_AFTER],
-        answers={200: Backtest},
-    )
-    def get_backtest(self, request: Request, backtest_id: int) -> Response:
+    @_operation("GET backtests/<int:backtest_id>", "Read a backtest", READ_RUNS, parameters=[RETRY_WHILE_UNFINISHED])
+    def get_backtest(self, request: Request, backtest_id: int) -> Annotated[Response, Backtest]:
         """What was found so far, with the audits."""
         return _answer(request, _load_backtest(backtest_id))
 
@@ -289,20 +281,13 @@ class Backtests(ApiView):
     def list_backtest_runs(self, request: Request, backtest_id: int, query: BacktestRunQuery) -> Page[BacktestRun]:
         """The newest run first. Runs that end the same, and those whose outputs are gone, are only counted."""
         rows = models.BacktestRun.objects.filter(backtest=_load_backtest(backtest_id))
-        if query.kind is not None:
-            rows = rows.filter(kind=query.kind.value)
-        page = fetch_rows(rows, query, columns=["run_id"], is_descending=True)
+        page = fetch_rows(query.filter(rows, kind="kind"), query, columns=["run_id"], is_descending=True)
         items = [{**vars(row), "page_url": _link_page(row, request)} for row in page.rows]
         return build_page(Page[BacktestRun], request, page, items)
 
-    @_operation(
-        "POST backtests/<int:backtest_id>/stop",
-        "Stop a backtest",
-        RERUN_RUNS,
-        answers={200: OpenApiResponse(Backtest, "It is stopped.")},
-    )
+    @_operation("POST backtests/<int:backtest_id>/stop", "Stop a backtest", RERUN_RUNS)
     @idempotent
-    def stop_backtest(self, request: Request, backtest_id: int, body: Nothing) -> HttpResponseBase:
+    def stop_backtest(self, request: Request, backtest_id: int, body: Nothing) -> Annotated[HttpResponseBase, Backtest]:
         """What it has found stays; 409 if it has ended."""
         backtest = _load_backtest(backtest_id)
         if not stop_backtest(backtest):
@@ -318,7 +303,7 @@ def _find_candidate(body: NewBacktest) -> tuple[Flow, FlowSpec | FlowVersion]:
     """The flow, and what its runs are judged by. Raises ``InvalidBody``, ``Conflict`` for an unreadable version."""
     if (body.document is None) == (body.version is None):
         raise InvalidBody([Problem("", "Give either “document”, or “flow” and “version”.")])
-    spec = None if body.document is None else _parse_document(body.document)
+    spec = None if body.document is None else parse_definition(body.document, "/document")
     name = body.flow or (spec.name if spec else "")
     flow = Flow.objects.select_related("live_version").filter(name=name).first()
     if flow is None:
@@ -333,16 +318,6 @@ def _find_candidate(body: NewBacktest) -> tuple[Flow, FlowSpec | FlowVersion]:
         raise InvalidBody([Problem("/version", f"“{name}” has no version {body.version}.")])
     read_definition(version)
     return flow, version
-
-
-def _parse_document(document: Any) -> FlowSpec:
-    if not isinstance(document, str):
-        return parse_flow_document(document.model_extra or {}, "/document")
-    try:
-        return parse_flow_file(document)
-    except FlowFileError as error:
-        found = [f"{one.place}: {one.message}" if one.place else one.message for one in error.problems]
-    raise InvalidBody([Problem("/document", message) for message in found])
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -374,6 +349,3 @@ def _answer(request: Request, backtest: models.Backtest, status: HTTPStatus = HT
 def _link_page(row: models.BacktestRun, request: Request) -> str:
     attempt = address_attempt(row.step, row.attempt) if row.step and row.attempt else ""
     return request.build_absolute_uri(reverse("runs:page", args=[row.run_id]) + attempt)
-
-
-urls = build_urls(Backtests)

@@ -5,10 +5,8 @@
         def get_flow(self, request: Request, name: str, query: FlowQuery) -> Flow:
             '''With the definition of its live version.'''
 
-    urls = build_urls(Flows)
-
-The docstring of the method is the description in the reference. ``query``, ``body`` and the answer are models; a method
-gives a ``Response`` with a model where status or headers matter.
+``build_urls`` finds the addresses. The docstring of the method is the description in the reference. ``query``, ``body``
+and the answer are models; a method gives an ``Annotated[Response, Flow]`` with a model where headers matter.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ from django.utils import timezone
 from django.utils.cache import patch_cache_control
 from django.utils.http import parse_etags, quote_etag
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, extend_schema
 from pydantic import ValidationError
 from pydantic.alias_generators import to_camel
 from rest_framework.authentication import SessionAuthentication
@@ -83,6 +81,17 @@ IF_MATCH = header(
 )
 LOCATION = header("Location", OpenApiTypes.URI, "The address of what was created.", 201)
 RETRY_AFTER = header("Retry-After", int, "Seconds after which it may be read again.", 202)
+RETRY_WHILE_UNFINISHED = header(
+    "Retry-After", int, "Seconds after which it may be read again; only while it is unfinished.", 200, 202
+)
+GONE = {204: OpenApiResponse(None, "It is gone.")}
+"""The answers of what deletes."""
+
+
+def example(name: str, body: Mapping[str, Any]) -> OpenApiExample:
+    """A body for the reference."""
+    return OpenApiExample(name, value=body, request_only=True)
+
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Operations
@@ -98,6 +107,7 @@ def operation(
     answers: Mapping[Any, Any] | None = None,
     problems: Sequence[int] = (),
     parameters: Sequence[OpenApiParameter] = (),
+    more_queries: Sequence[type[Model]] = (),
     has_etag: bool = False,
     **described: Any,
 ) -> Callable[[Any], Any]:
@@ -108,14 +118,17 @@ def operation(
     what every signed-in user may do. ``answers`` are models by status, or an ``OpenApiResponse`` with a sentence;
     without them the method gives a model. ``problems`` are statuses of problems besides those that every operation has;
     with parts of the address a 404, for ``If-Match`` a 412, and for ``idempotent`` methods a 409 needs no naming.
-    ``parameters`` are headers, and parameters of the address that the method parses itself. ``described`` goes to
-    ``extend_schema``.
+    ``parameters`` are headers and parts of the address, ``more_queries`` parameters that the method parses itself.
+    ``described`` goes to ``extend_schema``.
     """
 
     def declare(method: Any) -> Any:
-        types = get_type_hints(method)
+        types = get_type_hints(method, include_extras=True)
+        # Of ``Annotated[Response, Flow]`` the model is what is described.
+        model = getattr(types["return"], "__metadata__", [types["return"]])[0]
         query, parsed_body = types.get("query"), types.get("body")
-        declared = [*parameters, *(describe_query(query) if query else ()), *([ETAG] if has_etag else ())]
+        queries = [*([query] if query else ()), *more_queries]
+        declared = [*parameters, *([ETAG] if has_etag else ())]
         found = set(problems)
         if getattr(method, "is_idempotent", False):
             declared += [IDEMPOTENCY_KEY, REPLAYED]
@@ -124,11 +137,11 @@ def operation(
             found.add(404)
         if IF_MATCH in declared:
             found.add(412)
-        known = {one.name: _is_list(one) for one in declared if one.location == OpenApiParameter.QUERY}
+        known = {name: is_list for one in queries for name, is_list in list_parameters(one)}
 
         @wraps(method)
         def handle(view: Endpoint, request: Request, **parts: Any) -> HttpResponseBase:
-            check_query(request.query_params, known)
+            _check_query(request.query_params, known)
             arguments = dict(parts)
             if query is not None:
                 arguments["query"] = parse_query(query, request.query_params)
@@ -145,9 +158,9 @@ def operation(
             operation_id=to_camel(method.__name__),
             summary=summary,
             tags=[tag],
-            parameters=declared,
+            parameters=[*queries, *declared],
             request=body or parsed_body,
-            responses={**(answers or {200: types["return"]}), **dict.fromkeys(found)},
+            responses={**(answers or {200: model}), **dict.fromkeys(found)},
             **described,
         )(handle)
 
@@ -160,39 +173,10 @@ def _build_links(page: Page[Any]) -> dict[str, str]:
     return {"Link": ", ".join(links)} if links else {}
 
 
-def describe_query(query: type[Model]) -> Iterator[OpenApiParameter]:
-    """The fields of a model as parameters of the OpenAPI document."""
-    schema = query.model_json_schema()
-    shared = schema.get("$defs", {})
-    for name, field in schema["properties"].items():
-        # What may be left out need not be null.
-        choices = [one for one in field.get("anyOf", ()) if one != {"type": "null"}]
-        shape = {**field, **(choices[0] if len(choices) == 1 else {})}
-        shape |= shared.get(shape.get("$ref", "").rpartition("/")[2], {})
-        if "items" in shape:
-            shape["items"] = shared.get(shape["items"].get("$ref", "").rpartition("/")[2], shape["items"])
-        for key in ("title", "description", "$ref", *(["anyOf"] if len(choices) == 1 else [])):
-            shape.pop(key, None)
-        if shape.get("default", ...) is None:
-            del shape["default"]
-        yield OpenApiParameter(
-            name,
-            shape,
-            description=field.get("description", ""),
-            required=name in schema.get("required", ()),
-            explode=False if shape.get("type") == "array" else None,
-        )
-
-
-def _is_list(parameter: OpenApiParameter) -> bool:
-    shape: Any = parameter.type
-    return isinstance(shape, dict) and any(one.get("type") == "array" for one in (shape, *shape.get("anyOf", ())))
-
-
-def check_query(query: QueryDict, known: Mapping[str, bool]) -> None:
+def _check_query(given: QueryDict, known: Mapping[str, bool]) -> None:
     """Raise ``InvalidQuery`` for parameters that aren't known, and for those given twice that are no lists."""
     problems = []
-    for name, values in query.lists():
+    for name, values in given.lists():
         if name not in known:
             listed = ", ".join(known) or "none"
             problems.append(Problem(name, f"“{name[:40]}” is not a parameter of this operation; known: {listed}."))
@@ -202,15 +186,19 @@ def check_query(query: QueryDict, known: Mapping[str, bool]) -> None:
         raise InvalidQuery(problems)
 
 
+def list_parameters(query: type[Model]) -> Iterator[tuple[str, bool]]:
+    """The name of each parameter, and whether it is a list."""
+    for name, field in query.model_fields.items():
+        # “from” can't be the name of a field.
+        yield field.alias or name, get_origin(field.annotation) is list
+
+
 def parse_query(query: type[_Query], given: QueryDict) -> _Query:
     """The parameters that ``query`` declares, of an address that was checked. Raises ``InvalidQuery``."""
     values: dict[str, Any] = {}
-    for own_name, field in query.model_fields.items():
-        # “from” can't be the name of a field.
-        name = field.alias or own_name
+    for name, is_list in list_parameters(query):
         if name in given:
             texts = given.getlist(name)
-            is_list = get_origin(field.annotation) is list
             values[name] = ",".join(texts).split(",") if is_list else texts[-1]
     try:
         return query.model_validate(values)

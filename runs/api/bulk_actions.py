@@ -13,7 +13,7 @@ from django.db import transaction
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiExample, OpenApiResponse
+from drf_spectacular.utils import OpenApiResponse
 from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -21,12 +21,12 @@ from rest_framework.response import Response
 from flows.engine.errors import Problem
 from runs import models
 from runs.api.access import ACT_ON_RUNS, CHANGE_RUNS, READ_RUNS, find_user, require_permission
-from runs.api.base import IDEMPOTENCY_KEY, REPLAYED, ApiView, build_urls, describe_query, header, operation
+from runs.api.base import IDEMPOTENCY_KEY, REPLAYED, RETRY_WHILE_UNFINISHED, ApiView, example, header, operation
 from runs.api.idempotency import idempotent
 from runs.api.media_types import JsonRenderer
 from runs.api.paging import build_page, fetch_rows
 from runs.api.problems import ApiProblem, Conflict, InvalidBody, InvalidQuery
-from runs.api.run_filters import FILTERS, Filters, ShownFilters, parse_filter_fields, parse_filters
+from runs.api.run_filters import FilterFields, Filters, ShownFilters, parse_filter_fields, parse_filters
 from runs.audit_log.events import AuditAction, log_audit_event
 from runs.bulk_actions.requests import MAX_CHOSEN, MAX_STARTED, fetch_matching, request_bulk_action
 from runs.documents.base import (
@@ -36,6 +36,7 @@ from runs.documents.base import (
     Body,
     Count,
     Nothing,
+    Omitted,
     Page,
     Query,
     RowPaging,
@@ -53,9 +54,6 @@ from runs.paging import MAX_NUMBER
 _operation = partial(operation, tag="Bulk actions")
 PERMISSIONS = {BulkKind.CANCEL: "runs.change_run", BulkKind.RUN_AGAIN: "runs.add_run"}
 _LOCATION = header("Location", OpenApiTypes.URI, "The address of the bulk action.", 202)
-_RETRY_AFTER = header(
-    "Retry-After", int, "Seconds after which it may be read again; only while it is unfinished.", 200, 202
-)
 _CANCEL_ALL = {"kind": "cancel", "filters": {"flow": "colour-theme", "status": ["queued"]}}
 _AGAIN = {"kind": "run_again", "filters": {"flow": "colour-theme", "status": ["failed"]}, "version": "live"}
 
@@ -160,10 +158,10 @@ class BulkActions(ApiView):
         "POST bulk-actions",
         "Cancel many runs, or run many again",
         ACT_ON_RUNS,
-        parameters=[IDEMPOTENCY_KEY, _LOCATION, _RETRY_AFTER, REPLAYED],
+        parameters=[IDEMPOTENCY_KEY, _LOCATION, RETRY_WHILE_UNFINISHED, REPLAYED],
         examples=[
-            OpenApiExample("Cancel all that are queued", value=_CANCEL_ALL, request_only=True),
-            OpenApiExample("Run again all that failed", value=_AGAIN, request_only=True),
+            example("Cancel all that are queued", _CANCEL_ALL),
+            example("Run again all that failed", _AGAIN),
         ],
         answers={202: OpenApiResponse(WholeBulkAction, "It has begun.")},
         problems=[409],
@@ -206,21 +204,17 @@ class BulkActions(ApiView):
         "GET bulk-actions/<int:action_id>",
         "Read the progress of a bulk action",
         READ_RUNS,
-        parameters=[_RETRY_AFTER],
-        answers={200: WholeBulkAction},
+        parameters=[RETRY_WHILE_UNFINISHED],
     )
-    def get_bulk_action(self, request: Request, action_id: int) -> Response:
+    def get_bulk_action(self, request: Request, action_id: int) -> Annotated[Response, WholeBulkAction]:
         """With the reasons why runs were left out."""
         return _answer(request, _load_action(action_id))
 
-    @_operation(
-        "POST bulk-actions/<int:action_id>/stop",
-        "Stop a bulk action",
-        CHANGE_RUNS,
-        answers={200: OpenApiResponse(WholeBulkAction, "It is stopped.")},
-    )
+    @_operation("POST bulk-actions/<int:action_id>/stop", "Stop a bulk action", CHANGE_RUNS)
     @idempotent
-    def stop_bulk_action(self, request: Request, action_id: int, body: Nothing) -> HttpResponseBase:
+    def stop_bulk_action(
+        self, request: Request, action_id: int, body: Nothing
+    ) -> Annotated[HttpResponseBase, WholeBulkAction]:
         """What it has done stays done; 409 if it has ended."""
         action = _load_action(action_id)
         with transaction.atomic():
@@ -286,7 +280,7 @@ class CsvRenderer(JsonRenderer):
 class ExportQuery(Query):
     """What an export holds."""
 
-    format: Format | None = Field(None, description="Overrides the header `Accept`.")
+    format: Format | Omitted = Field(None, description="Overrides the header `Accept`.")
     attempts: Literal["all", "none"] = Field(
         "none",
         description="`all` brings all steps, attempts, outputs, issues, requests and usage along; JSON Lines only.",
@@ -306,7 +300,7 @@ class RunExports(ApiView):
         "Export runs as JSON Lines or CSV",
         READ_RUNS,
         tag="Runs",
-        parameters=[*FILTERS, *describe_query(ExportQuery)],
+        more_queries=[FilterFields, ExportQuery],
         answers={(200, JsonLinesRenderer.media_type): _FILE, (200, CsvRenderer.media_type): _FILE},
     )
     def export_runs(self, request: Request) -> HttpResponseBase:
@@ -329,6 +323,3 @@ class RunExports(ApiView):
         except TooManyFilesError as error:
             headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
             raise ApiProblem(HTTPStatus.SERVICE_UNAVAILABLE, "too-many-exports", str(error), headers=headers) from None
-
-
-urls = build_urls(RunExports, BulkActions)

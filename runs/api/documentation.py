@@ -9,11 +9,9 @@ from typing import Any
 
 from csp.constants import UNSAFE_INLINE
 from csp.decorators import csp_update
-from django.contrib.auth.decorators import login_required
 from django.http.response import HttpResponseBase
-from django.urls import URLPattern, include, path, reverse
+from django.urls import include, path, reverse
 from django.utils.decorators import method_decorator
-from django.views.decorators.http import require_safe
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.renderers import OpenApiJsonRenderer, OpenApiJsonRenderer2, OpenApiYamlRenderer
 from drf_spectacular.types import OpenApiTypes
@@ -25,7 +23,7 @@ from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from runs.api.base import ApiView, build_urls, operation
+from runs.api.base import ApiView, operation
 from runs.api.problems import MEDIA_TYPE, STATUSES
 from runs.documents.base import Answer, Model, Omitted
 from runs.documents.run import EndedRun
@@ -168,6 +166,9 @@ def complete_schema(result: dict[str, Any], **context: Any) -> dict[str, Any]:
 def _complete_operation(method: str, operation: dict[str, Any]) -> None:
     answers, parameters = operation["responses"], operation.setdefault("parameters", [])
     for parameter in parameters:
+        parameter["schema"].pop("title", None)
+        if parameter["schema"].get("default", ...) is None:
+            del parameter["schema"]["default"]
         if parameter["in"] == "path":
             name = parameter["name"]
             parameter.setdefault("description", _PLACES.get(name, f"The number of the {name.removesuffix('_id')}."))
@@ -260,9 +261,3 @@ class ReferenceView(SpectacularSwaggerSplitView):
 
     url_name = "api:get_schema"
     authentication_classes = (SessionAuthentication,)
-
-
-urls: list[URLPattern] = [
-    *build_urls(SchemaView),
-    path("docs", require_safe(login_required(ReferenceView.as_view())), name="docs"),
-]

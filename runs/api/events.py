@@ -12,7 +12,6 @@ import logging
 import re
 import threading
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
 from http import HTTPStatus
 from time import monotonic, sleep
 from typing import Any, NamedTuple
@@ -30,7 +29,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from runs.api.access import READ_RUNS, build_links, still_has_access
-from runs.api.base import ApiView, build_urls, header, operation
+from runs.api.base import ApiView, header, operation
 from runs.api.media_types import JsonRenderer
 from runs.api.problems import ApiProblem
 from runs.documents.base import Answer
@@ -141,11 +140,10 @@ def _wait_for_end(run_id: int, seconds: float) -> RunState | None:
 
 logger = logging.getLogger(__name__)
 
-_ID = "[0-9]{1,19}-[0-9]{1,10}-[0-9]{1,9}-[0-9]{1,9}(-end)?"
+_ID = "([0-9]{1,19})-([0-9]{1,10})-([0-9]{1,9})-([0-9]{1,9})(-end)?"
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(NamedTuple):
     """What a client knows: the ``id`` of events."""
 
     run_id: int
@@ -157,17 +155,18 @@ class Position:
     has_ended: bool = False
     """Whether everything was sent."""
 
-    @classmethod
-    def parse(cls, text: str, run_id: int) -> Position:
-        """The position that an ``id`` names. Raises ``ApiProblem`` (400) for what is none of this run."""
-        if not re.fullmatch(_ID, text, re.ASCII) or int(text.partition("-")[0]) != run_id:
-            sentence = f"Last-Event-ID is “{text[:60]}”, not an event id of run {run_id}. Leave it out to start over."
-            raise ApiProblem(HTTPStatus.BAD_REQUEST, "bad-request", sentence)
-        _, revision, step, number = map(int, text.removesuffix("-end").split("-"))
-        return cls(run_id, revision, step, number, has_ended=text.endswith("-end"))
-
     def __str__(self) -> str:
         return f"{self.run_id}-{self.revision}-{self.step}-{self.number}{'-end' if self.has_ended else ''}"
+
+
+def parse_position(text: str, run_id: int) -> Position:
+    """The position that an ``id`` names. Raises ``ApiProblem`` (400) for what is none of this run."""
+    found = re.fullmatch(_ID, text, re.ASCII)
+    if found is None or int(found[1]) != run_id:
+        sentence = f"Last-Event-ID is “{text[:60]}”, not an event id of run {run_id}. Leave it out to start over."
+        raise ApiProblem(HTTPStatus.BAD_REQUEST, "bad-request", sentence)
+    revision, step, number = map(int, found.groups()[1:4])
+    return Position(run_id, revision, step, number, has_ended=found[5] is not None)
 
 
 class RunEvents:
@@ -227,7 +226,7 @@ class RunEvents:
         rows = select_attempts().filter(is_later, step__run=run_id).exclude(outcome="")
         events = []
         for row in rows.order_by("step__index", "number")[:BATCH_SIZE]:
-            self._position = replace(self._position, step=row.step.index, number=row.number)
+            self._position = self._position._replace(step=row.step.index, number=row.number)
             events.append(self._write("attempt", build_attempt(row, run_id, self._links, WHOLE)))
         if len(events) == BATCH_SIZE:
             return events
@@ -236,11 +235,11 @@ class RunEvents:
             self._is_over = True
             return events
         if is_changed:
-            self._position = replace(self._position, revision=state.revision)
+            self._position = self._position._replace(revision=state.revision)
             self._is_new = False
             events.append(self._write("run", run))
         if state.has_ended:
-            self._position = replace(self._position, has_ended=True)
+            self._position = self._position._replace(has_ended=True)
             self._is_over = True
             events.append(self._write("end", run))
         return events
@@ -309,7 +308,7 @@ class RunEventStreams(ApiView):
         if state is None:
             raise Http404
         last = request.headers.get("Last-Event-ID")
-        position = Position(run_id) if last is None else Position.parse(last, run_id)
+        position = Position(run_id) if last is None else parse_position(last, run_id)
         if position.has_ended and state.has_ended:
             return HttpResponse(status=HTTPStatus.NO_CONTENT)
         if not isinstance(request._request, ASGIRequest):
@@ -327,6 +326,3 @@ class RunEventStreams(ApiView):
         events: Any = RunEvents(request, position, is_new=last is None)
         # A proxy that collects answers before it sends them on would hold events back.
         return StreamingHttpResponse(events, content_type=MEDIA_TYPE, headers={"X-Accel-Buffering": "no"})
-
-
-urls = build_urls(RunEventStreams)

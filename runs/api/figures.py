@@ -8,10 +8,10 @@ from __future__ import annotations
 from datetime import date, datetime, timedelta
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
+from pydantic import AfterValidator, AliasPath, BeforeValidator, Field, ValidationInfo
 
 from flows.engine.history import Severity
-from runs.documents.base import Amount, Answer, Count, Omitted, Query, RowNumber, TextOrNull
+from runs.documents.base import Amount, Answer, Count, Name, Omitted, Query, RowNumber, TextOrNull
 
 MAX_DAYS = 1_000
 """Days that one request may ask for."""
@@ -342,10 +342,10 @@ class TodayFigures(Answer):
     """Runs that ended today so far."""
 
     day: date = Field(description="Today, UTC.")
-    runs: RunFigures = Field(description="Counts, rates and durations.")
-    tokens: Count = Field(description="Their tokens.")
-    cost: Cost = Field(description="Their cost in USD.")
-    unpriced: Count = Field(description=_UNPRICED)
+    runs: RunFigures = Field(validation_alias="so_far", description="Counts, rates and durations.")
+    tokens: Count = Field(validation_alias=AliasPath("so_far", "total_tokens"), description="Their tokens.")
+    cost: Cost = Field(validation_alias=AliasPath("so_far", "known_cost"), description="Their cost in USD.")
+    unpriced: Count = Field(validation_alias=AliasPath("so_far", "unpriced"), description=_UNPRICED)
 
 
 class MedianFigures(Answer):
@@ -378,15 +378,8 @@ class Overview(Answer):
 # Parameters
 
 
-def _refuse_nul(text: str) -> str:
-    if "\0" in text:
-        raise ValueError("Names can’t contain NUL.")
-    return text
-
-
 # No column has rows of other years; dates near the ends of the calendar have no span before them.
 Day = Annotated[date, Field(ge=date(2000, 1, 1), le=date(2999, 12, 31))]
-Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_refuse_nul)]
 
 
 class OverviewQuery(Query):
@@ -402,20 +395,20 @@ class OverviewQuery(Query):
 class SpanQuery(OverviewQuery):
     """Which days and which version are meant."""
 
-    first: Day | None = Field(
+    first: Day | Omitted = Field(
         None,
         alias="from",
         description=f"The first day (UTC) on which runs ended. By default the span has {DEFAULT_DAYS} days; it may "
         f"have {MAX_DAYS:,}.",
     )
-    last: Day | None = Field(None, alias="to", description="The last day (UTC), counted in; by default today.")
-    version: RowNumber | None = Field(None, description="Only runs of the version of this number.")
+    last: Day | Omitted = Field(None, alias="to", description="The last day (UTC), counted in; by default today.")
+    version: RowNumber | Omitted = Field(None, description="Only runs of the version of this number.")
 
 
 class FlowStatisticsQuery(SpanQuery):
     """Which figures of a flow are read."""
 
-    model: Name | None = Field(None, description="Only attempts that this model answered.")
+    model: Name | Omitted = Field(None, description="Only attempts that this model answered.")
     group_by: Literal["day", "week", "none"] = Field(
         "day", description="The length of a period; `none` omits `periods`."
     )
@@ -430,9 +423,9 @@ class AuditQuery(SpanQuery):
 class UsageQuery(SpanQuery):
     """Which usage is read, and what it is grouped by."""
 
-    flow: Name | None = Field(None, description="Only runs of the flow of this name.")
-    version: RowNumber | None = Field(None, description="Only runs of this version of `flow`, which it needs.")
-    model: Name | None = Field(None, description="Only attempts that this model answered.")
+    flow: Name | Omitted = Field(None, description="Only runs of the flow of this name.")
+    version: RowNumber | Omitted = Field(None, description="Only runs of this version of `flow`, which it needs.")
+    model: Name | Omitted = Field(None, description="Only attempts that this model answered.")
     group_by: list[Group] = Field(
         ["flow"],
         description="The keys to group usage by, separated by commas: any of `flow`, `version`, `model` and `day`. "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from datetime import datetime
 from http import HTTPStatus
 from typing import IO, Any
@@ -135,22 +134,25 @@ def parse_flow_body(request: Request) -> FlowSpec:
         sentence = f"The document of a flow has at most {MAX_FILE_BYTES:,} bytes."
         raise ApiProblem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large", sentence)
     source: object = request.data
-    if isinstance(source, dict) and source:
-        return parse_flow_document(source)
-    if not isinstance(source, str):
+    if not isinstance(source, dict | str) or source == {}:
         given = describe_type(source) if source else "nothing"
         raise InvalidBody([Problem("", f"The body is the document of a flow, an object; got {given}.")])
-    try:
-        return parse_flow_file(source)
-    except FlowFileError as error:
-        problems = error.problems
-    raise InvalidBody(
-        [Problem(one.path, f"{one.place}: {one.message}" if one.place else one.message) for one in problems]
-    )
+    return parse_definition(source)
 
 
-def parse_flow_document(document: Mapping[str, Any], pointer: str = "") -> FlowSpec:
-    """The flow in a JSON object, which ``pointer`` leads to in the body. Raises as ``parse_flow_body``."""
+def parse_definition(source: FlowDocument | dict[str, Any] | str, pointer: str = "") -> FlowSpec:
+    """The flow in a JSON object or in the text of a flow file, which ``pointer`` leads to in the body.
+
+    Raises as ``parse_flow_body``.
+    """
+    if isinstance(source, str):
+        try:
+            return parse_flow_file(source)
+        except FlowFileError as error:
+            found = [(one.path, f"{one.place}: {one.message}" if one.place else one.message) for one in error.problems]
+        # No pointer leads into a text within the body.
+        raise InvalidBody([Problem(pointer or path, message) for path, message in found])
+    document = (source.model_extra or {}) if isinstance(source, FlowDocument) else source
     spec, problems = read_document(dict(document), find_problems)
     if spec is None or problems:
         raise InvalidBody([Problem(pointer + problem.path, problem.message) for problem in problems])

@@ -8,7 +8,6 @@ from typing import Annotated, Literal
 
 from django.db import transaction
 from django.shortcuts import get_object_or_404
-from drf_spectacular.utils import OpenApiExample
 from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -18,7 +17,7 @@ from flows.engine.spec import MAX_TOKEN_BUDGET
 from flows.models import MAX_KEEP_DAYS
 from flows.models import Flow as FlowRow
 from runs.api.access import CHANGE_FLOWS, READ_FLOWS
-from runs.api.base import ETAG, IF_MATCH, ApiView, build_urls, make_tag, operation
+from runs.api.base import ETAG, IF_MATCH, ApiView, example, make_tag, operation
 from runs.api.flows import log_change, require_unchanged
 from runs.api.problems import InvalidBody
 from runs.api.run_bodies import Budget
@@ -26,7 +25,7 @@ from runs.documents.base import WHOLE, Amount, Answer, Body
 from runs.retention.policy import effective_policy
 
 _operation = partial(operation, tag="Flows")
-_SETTINGS_EXAMPLE = OpenApiExample("Of an example flow", value={"max_runs_in_flight": 20}, request_only=True)
+_SETTINGS_EXAMPLE = example("Of an example flow", {"max_runs_in_flight": 20})
 MAX_RUNS_IN_FLIGHT = 2**31 - 1
 _RUNS = "Maximum number of concurrent runs; others wait in the queue. null: no limit."
 _TOKENS = "Once all runs of the flow have used this many tokens, no more calls are made until the next period."
@@ -81,14 +80,8 @@ class FlowSettings(Answer):
 class SettingsOfFlows(ApiView):
     """Settings of flows."""
 
-    @_operation(
-        "GET flows/<slug:name>/settings",
-        "Get the settings of a flow",
-        READ_FLOWS,
-        parameters=[ETAG],
-        answers={200: FlowSettings},
-    )
-    def get_flow_settings(self, request: Request, name: str) -> Response:
+    @_operation("GET flows/<slug:name>/settings", "Get the settings of a flow", READ_FLOWS, parameters=[ETAG])
+    def get_flow_settings(self, request: Request, name: str) -> Annotated[Response, FlowSettings]:
         """The runs that may be in flight, budgets of all runs together, and how long runs are kept. None of that is in
         the definition, and no flow file holds it.
         """
@@ -100,10 +93,11 @@ class SettingsOfFlows(ApiView):
         CHANGE_FLOWS,
         parameters=[IF_MATCH, ETAG],
         examples=[_SETTINGS_EXAMPLE],
-        answers={200: FlowSettings},
     )
     @transaction.atomic
-    def change_flow_settings(self, request: Request, name: str, body: ChangedSettings) -> Response:
+    def change_flow_settings(
+        self, request: Request, name: str, body: ChangedSettings
+    ) -> Annotated[Response, FlowSettings]:
         """What the body names is set, null takes it away, and all else stays. It holds at once, also for runs that are
         queued, and makes no version.
         """
@@ -136,6 +130,3 @@ def _answer_settings(flow: FlowRow) -> Response:
     # What changes in the definition changes no setting.
     tag = make_tag(settings.model_dump_json(exclude={"updated_at"}).encode())
     return Response(settings, headers={"ETag": tag})
-
-
-urls = build_urls(SettingsOfFlows)

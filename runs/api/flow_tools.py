@@ -25,8 +25,8 @@ from flows.portability import plan_load
 from flows.providers import build_providers, default_model_settings, find_flow_warnings
 from flows.throttle import count_request
 from runs.api.access import CHANGE_FLOWS, READ_FLOWS, require_permission
-from runs.api.base import ApiView, build_urls, operation
-from runs.api.flow_documents import FLOW_BODY, FLOW_PARSERS, FlowDocument, parse_flow_body, parse_flow_document
+from runs.api.base import ApiView, operation
+from runs.api.flow_documents import FLOW_BODY, FLOW_PARSERS, FlowDocument, parse_definition, parse_flow_body
 from runs.api.flows import Flows
 from runs.api.problems import InvalidBody
 from runs.documents.base import WHOLE, Answer, Body, Count, FreeObject, Positive, TextOrNull
@@ -204,7 +204,7 @@ def build_trial(request: Request, body: StepTrial) -> Trial:
     """
     if wait := count_request("try", request.user.pk, most=MAX_TRIES_PER_MINUTE, seconds=60, now=time.time()):
         raise exceptions.Throttled(wait)
-    spec = parse_flow_document(body.document.model_extra or {}, "/document")
+    spec = parse_definition(body.document, "/document")
     spec = resolve_spec(freeze_schemas(spec, registry), default_model_settings(), build_providers())
     if body.step > len(spec.steps):
         raise InvalidBody([Problem("/step", f"Step {body.step} does not exist: the flow has {len(spec.steps)}.")])
@@ -238,6 +238,3 @@ def _find_output(trial: Trial, body: AuditTrial) -> dict[str, Any]:
         sentence = f"The run has no attempt {body.attempt} of step {trial.index} with an output that could be audited."
         raise InvalidBody([Problem("/attempt", sentence)])
     return output
-
-
-urls = build_urls(FlowTools, FlowCheck)

@@ -10,7 +10,7 @@ from django.contrib.admin.models import DELETION
 from django.db import transaction
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404
-from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
+from drf_spectacular.utils import OpenApiParameter
 from pydantic import BeforeValidator, Field
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -23,7 +23,7 @@ from flows.models import Flow as FlowRow
 from flows.models import FlowVersion as VersionRow
 from flows.portability import announce_export
 from runs.api.access import CHANGE_FLOWS, DELETE_VERSIONS, READ_FLOWS
-from runs.api.base import IF_MATCH, ApiView, build_urls, operation
+from runs.api.base import GONE, IF_MATCH, ApiView, operation
 from runs.api.flow_documents import (
     YAML,
     Flow,
@@ -38,7 +38,7 @@ from runs.api.flows import change_flow, log_change
 from runs.api.media_types import JsonRenderer
 from runs.api.paging import build_page, fetch_rows
 from runs.api.problems import Conflict, InvalidQuery
-from runs.documents.base import Answer, Nothing, Page, Query, RowPaging
+from runs.documents.base import Answer, Nothing, Omitted, Page, Query, RowPaging
 
 
 class FieldChange(Answer):
@@ -83,13 +83,13 @@ class FlowDifference(Answer):
 class VersionFormat(Query):
     """How a version is read."""
 
-    format: Literal["json", "yaml"] | None = Field(None, description="Overrides the header `Accept`.")
+    format: Literal["json", "yaml"] | Omitted = Field(None, description="Overrides the header `Accept`.")
 
 
 class ComparedVersion(Query):
     """The version to compare with."""
 
-    against: Annotated[str, Field(pattern=r"^([0-9]{1,9}|live)$")] | None = Field(
+    against: Annotated[str, Field(pattern=r"^([0-9]{1,9}|live)$")] | Omitted = Field(
         None, description="The number of the version to compare with, or `live`; without it the version before."
     )
 
@@ -195,7 +195,7 @@ class FlowVersionDetail(ApiView):
         "Delete a version of a flow",
         DELETE_VERSIONS,
         parameters=[NUMBER],
-        answers={204: OpenApiResponse(None, "It is gone.")},
+        answers=GONE,
         problems=[409],
     )
     @transaction.atomic
@@ -224,6 +224,3 @@ def _find_other(flow: FlowRow, new: VersionRow, against: str | None) -> VersionR
         sentence = "This version does not exist, or has no version before it. Name another."
         raise InvalidQuery([Problem("against", sentence)])
     return found
-
-
-urls = build_urls(FlowVersions, FlowVersionDetail)

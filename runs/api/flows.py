@@ -17,7 +17,6 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils.http import parse_etags
-from drf_spectacular.utils import OpenApiResponse
 from pydantic import BeforeValidator, Field
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -29,7 +28,7 @@ from flows.models import Flow as FlowRow
 from flows.models import FlowVersion as VersionRow
 from flows.publishing import NOTE_LENGTH, publish_flow
 from runs.api.access import ADD_FLOWS, CHANGE_FLOWS, DELETE_FLOWS, READ_FLOWS, find_user, require_permission
-from runs.api.base import IF_MATCH, LOCATION, ApiView, build_urls, header, is_among, operation
+from runs.api.base import GONE, IF_MATCH, LOCATION, ApiView, header, is_among, operation
 from runs.api.flow_documents import (
     FLOW_BODY,
     FLOW_PARSERS,
@@ -45,15 +44,12 @@ from runs.api.flow_documents import (
 from runs.api.idempotency import idempotent
 from runs.api.paging import build_page, fetch_rows
 from runs.api.problems import ApiProblem, Conflict, InvalidBody
-from runs.documents.base import Flag, Nothing, Page, Paging, Query, Text
+from runs.documents.base import Flag, Name, Nothing, Omitted, Page, Paging, Query, Text
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Parameters
 
 Note = Annotated[Text, Field(max_length=NOTE_LENGTH), BeforeValidator(lambda text: " ".join(text.split()))]
-
-
-_FlowKey = Annotated[Text, Field(min_length=1, max_length=200)]
 
 
 class FlowFilters(Paging):
@@ -63,12 +59,10 @@ class FlowFilters(Paging):
         "false", description="Only flows in the archive, only others, or all."
     )
     input_schema: Flag = Field(False, description="Whether each flow comes with its input schema.")
-    before: _FlowKey | None = Field(
+    before: Name | Omitted = Field(
         None, description="Only flows before this name. Follow `next` instead of building it."
     )
-    after: _FlowKey | None = Field(
-        None, description="Only flows after this name. Follow `next` instead of building it."
-    )
+    after: Name | Omitted = Field(None, description="Only flows after this name. Follow `next` instead of building it.")
 
 
 class NewFlowQuery(Query):
@@ -151,7 +145,7 @@ class Flows(ApiView):
         "Delete a flow",
         DELETE_FLOWS,
         parameters=[IF_MATCH],
-        answers={204: OpenApiResponse(None, "It is gone.")},
+        answers=GONE,
         problems=[409],
     )
     @transaction.atomic
@@ -303,6 +297,3 @@ def _parse_tags(request: Request, name: str) -> list[str] | None:
         sentence = f"“{name}” holds the ETag of what is changed, as it was read with its double quotes, or *."
         raise ApiProblem(HTTPStatus.BAD_REQUEST, "bad-request", sentence)
     return tags
-
-
-urls = build_urls(Flows, FlowStates)

@@ -67,7 +67,11 @@ def idempotent(method: _Method[_View, _Args]) -> _Method[_View, _Args]:
             stored = IdempotentRequest.objects.filter(user=find_user(request), key=key).first()
             if stored is not None and stored.created_at >= timezone.now() - KEPT_FOR:
                 return _replay(stored, request)
-            response = _render(method(view, request, *args, **kwargs), request)
+            made: Any = method(view, request, *args, **kwargs)
+            response = view.finalize_response(request, made)
+            assert isinstance(response, HttpResponse), "A stream can't be sent twice."
+            if isinstance(response, Response):
+                response.render()
             if stored is not None:
                 stored.delete()
             _store(request, key, response)
@@ -128,18 +132,6 @@ def _list_fingerprints(request: Request) -> list[str]:
         salted_hmac("runs.api.idempotency", text, secret=secret, algorithm="sha256").hexdigest()
         for secret in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
     ]
-
-
-def _render(response: HttpResponseBase, request: Request) -> HttpResponse:
-    """The answer as bytes, which are sent again to a request with the same key."""
-    if isinstance(response, Response):
-        renderer: Any = request.accepted_renderer
-        response.accepted_renderer = renderer
-        response.accepted_media_type = str(request.accepted_media_type)
-        vars(response)["renderer_context"] = {}
-        response.render()
-    assert isinstance(response, HttpResponse), "A stream can't be sent twice."
-    return response
 
 
 def _store(request: Request, key: str, response: HttpResponse) -> None:

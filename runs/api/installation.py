@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
 from typing import Annotated, Any, Literal
 
 from django.db.models import QuerySet
-from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
+from pydantic import AliasPath, BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
 from rest_framework.request import Request
 
 from flows import checks
@@ -21,12 +20,12 @@ from flows.engine.typed_output import schema_of_type
 from flows.plugin_use import fetch_flow_uses
 from flows.providers import describe_providers
 from runs.api.access import READ_AUDIT_LOG, READ_FLOWS, READ_RUNS
-from runs.api.base import ApiView, build_urls, operation
-from runs.api.figures import QueueState, Seconds
+from runs.api.base import ApiView, operation
+from runs.api.figures import Day, QueueState, Seconds
 from runs.api.paging import build_page, cut_rows
 from runs.audit_log.entries import KINDS, fetch_entries, filter_entries
 from runs.audit_log.events import AuditAction
-from runs.documents.base import Answer, Count, Page, RowPaging, Text, TextOrNull
+from runs.documents.base import Answer, Count, Name, Omitted, Page, RowPaging, TextOrNull
 from runs.models import ApiToken, AuditEntry, TokenScope
 from runs.statistics.queue_state import fetch_queue_state
 
@@ -71,12 +70,22 @@ class Workers(Answer):
     providers: list[Provider] = Field(description="The default one first.")
 
 
+def _read_docstring(thing: Any) -> str | None:
+    # Its own: that of a base says nothing of it.
+    text = thing.__dict__.get("__doc__") if isinstance(thing, type) else getattr(thing, "__doc__", None)
+    return inspect.cleandoc(text) if text else None
+
+
 class PluginFunction(Answer):
     """An audit or a function; an expression names it as `python:` and its name."""
 
     name: str = Field(description="The name that flows use.")
-    description: str | None = Field(description="The author’s description.")
-    parameters: list[str] = Field(description="The variables that it takes.")
+    description: Annotated[str | None, BeforeValidator(_read_docstring)] = Field(
+        validation_alias="function", description="The author’s description."
+    )
+    parameters: Annotated[list[str], BeforeValidator(lambda function: list(inspect.signature(function).parameters))] = (
+        Field(validation_alias="function", description="The variables that it takes.")
+    )
     is_async: bool = Field(description="Whether it is a coroutine.")
 
 
@@ -93,10 +102,12 @@ class OutputType(Answer):
 class MissingPlugin(Answer):
     """A name that a flow uses and that is not registered."""
 
-    kind: Literal["output_type", "audit", "function"] = Field(description="The kind of plug-in.")
-    name: str = Field(description="The name.")
-    flow: str = Field(description="The name of the flow.")
-    place: str = Field(description="Where in the flow, in words.")
+    kind: Annotated[
+        Literal["output_type", "audit", "function"], BeforeValidator(lambda kind: kind.replace(" ", "_"))
+    ] = Field(validation_alias=AliasPath("use", "kind"), description="The kind of plug-in.")
+    name: str = Field(validation_alias=AliasPath("use", "name"), description="The name.")
+    flow: str = Field(validation_alias=AliasPath("flow", "name"), description="The name of the flow.")
+    place: str = Field(validation_alias=AliasPath("use", "place"), description="Where in the flow, in words.")
     is_live: bool = Field(description="Whether the live version uses it; else only what is being edited.")
 
 
@@ -123,21 +134,6 @@ def _describe_type(known: plugins.OutputType) -> OutputType:
         output_schema=schema,
         problems=problems,
     )
-
-
-def _describe_function(known: plugins.PythonFunction) -> PluginFunction:
-    return PluginFunction(
-        name=known.name,
-        description=_read_docstring(known.function),
-        parameters=list(inspect.signature(known.function).parameters),
-        is_async=known.is_async,
-    )
-
-
-def _read_docstring(thing: Any) -> str | None:
-    # Its own: that of a base says nothing of it.
-    text = thing.__dict__.get("__doc__") if isinstance(thing, type) else getattr(thing, "__doc__", None)
-    return inspect.cleandoc(text) if text else None
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -187,27 +183,17 @@ class AuditLogEntry(Answer):
     request_id: TextOrNull = Field(description="The id of the request in the log.")
 
 
-def _parse_day(text: Any) -> date:
-    if not re.fullmatch(r"(19[7-9]|20[0-9]|21[0-9])[0-9]-[0-9]{2}-[0-9]{2}", text, re.ASCII):
-        raise ValueError("This must be a day such as 2026-11-21.")
-    return date.fromisoformat(text)
-
-
-Day = Annotated[date, BeforeValidator(_parse_day)]
-FilterText = Annotated[Text, Field(min_length=1, max_length=200)]
-
-
 class AuditLogQuery(RowPaging):
     """Which entries are meant."""
 
-    actor: FilterText | None = Field(None, description="Only actions of the user with this name.")
+    actor: Name | Omitted = Field(None, description="Only actions of the user with this name.")
     action: list[AuditAction] = Field(default_factory=list, description="Only these actions.")
-    kind: Annotated[str, WithJsonSchema({"type": "string", "enum": list(KINDS)})] | None = Field(
+    kind: Annotated[str, WithJsonSchema({"type": "string", "enum": list(KINDS)})] | Omitted = Field(
         None, description="Only actions on this kind of object."
     )
-    id: FilterText | None = Field(None, description="Only actions on the object with this number; requires `kind`.")
-    since: Day | None = Field(None, alias="from", description="Only actions on this day or later, in UTC.")
-    until: Day | None = Field(None, alias="to", description="Only actions on this day or earlier, in UTC.")
+    id: Name | Omitted = Field(None, description="Only actions on the object with this number; requires `kind`.")
+    since: Day | Omitted = Field(None, alias="from", description="Only actions on this day or later, in UTC.")
+    until: Day | Omitted = Field(None, alias="to", description="Only actions on this day or earlier, in UTC.")
 
     @field_validator("kind")
     @classmethod
@@ -264,23 +250,12 @@ class Installation(ApiView):
         registered; and modules that could not be loaded.
         """
         registry = plugins.registry
-        missing = [
-            {
-                "kind": found.use.kind.replace(" ", "_"),
-                "name": found.use.name,
-                "flow": found.flow.name,
-                "place": found.use.place,
-                "is_live": found.is_live,
-            }
-            for found in fetch_flow_uses()
-            if found.use.is_missing()
-        ]
         return Plugins.model_validate(
             {
                 "output_types": [_describe_type(one) for _, one in sorted(registry.output_types.items())],
-                "audits": [_describe_function(one) for _, one in sorted(registry.audits.items())],
-                "functions": [_describe_function(one) for _, one in sorted(registry.functions.items())],
-                "missing": missing,
+                "audits": [one for _, one in sorted(registry.audits.items())],
+                "functions": [one for _, one in sorted(registry.functions.items())],
+                "missing": [found for found in fetch_flow_uses() if found.use.is_missing()],
                 "problems": checks.plugin_errors,
             }
         )
@@ -309,6 +284,3 @@ class Installation(ApiView):
         entries = fetch_entries(query.filter_entries(), limit=limit, before=query.before, after=query.after)
         page = cut_rows(entries, query, is_descending=True)
         return build_page(Page[AuditLogEntry], request, page)
-
-
-urls = build_urls(Installation)

@@ -113,6 +113,8 @@ def list_problems(error: ValidationError) -> list[Problem]:
     return [
         Problem(format_pointer(one["loc"]), _MESSAGES.get(one["type"]) or _write_sentence(one["msg"]))
         for one in error.errors(include_url=False, include_input=False)
+        # That a field may be ``Omitted`` is no hint.
+        if one["type"] != "none_required"
     ]
 
 

@@ -188,11 +188,3 @@ class RunChange(Body):
         None, description="The new labels, at most 10. Labels of bulk actions are always kept."
     )
     metadata: FreeObject | None = Field(None, description=_METADATA)
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Answers
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Parameters

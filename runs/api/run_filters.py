@@ -9,7 +9,7 @@ from django.http import QueryDict
 from pydantic import BeforeValidator, Field, WithJsonSchema, create_model
 
 from flows.engine.errors import Problem
-from runs.api.base import describe_query, parse_query
+from runs.api.base import parse_query
 from runs.api.problems import InvalidBody, InvalidQuery
 from runs.documents.base import WHOLE, Body, Query
 from runs.facets import MAX_VALUE_LENGTH
@@ -66,14 +66,10 @@ else:
     )
 
 
-FILTERS = list(describe_query(FilterFields))
-"""The filters as parameters of the OpenAPI document."""
-
-_OBJECT = {
-    "type": "object",
-    "properties": {one.name: {**one.type, "description": one.description} for one in FILTERS},  # type: ignore[dict-item]
-    "additionalProperties": False,
-}
+_FIELDS = FilterFields.model_json_schema()["properties"]
+for _field in _FIELDS.values():
+    del _field["title"]
+_OBJECT = {"type": "object", "properties": _FIELDS, "additionalProperties": False}
 Filters = Annotated[FilterFields, WithJsonSchema(_OBJECT)]
 
 

@@ -15,10 +15,10 @@ from rest_framework.request import Request
 
 from flows.engine.history import Outcome, Severity, TokenUsage, sum_usage
 from runs.api.access import READ_RUNS, build_links
-from runs.api.base import ApiView, build_urls, operation
+from runs.api.base import ApiView, operation
 from runs.api.paging import Rows, build_page, fetch_rows
 from runs.attempt_rules import FIRST, USEFUL, WASTED, classify_attempts
-from runs.documents.base import NUMBER, Answer, Count, Page, Paging, Text, TextOrNull, Url
+from runs.documents.base import NUMBER, Answer, Count, Name, Omitted, Page, Paging, TextOrNull, Url
 from runs.documents.loading import COLUMNS_OF_ISSUE, RunLinks, build_attempt, load_attempt, load_steps, select_attempts
 from runs.documents.run import Attempt, AttemptParts, Issue, RunParts, Step, Usage
 from runs.models import Attempt as AttemptRow
@@ -80,9 +80,6 @@ class RunUsage(Answer):
 _Step = Annotated[int, Field(ge=1, le=999_999_999), NUMBER]
 
 
-_Name = Annotated[Text, Field(min_length=1, max_length=200)]
-
-
 _MAX_PLACE = 2**31 - 1
 
 
@@ -114,14 +111,14 @@ IssueKey = Annotated[
 class AttemptFilters(AttemptParts, Paging):
     """Which attempts of a run are listed."""
 
-    step: _Step | None = Field(None, description="Only those of this step, counted from 1.")
+    step: _Step | Omitted = Field(None, description="Only those of this step, counted from 1.")
     outcome: list[Outcome] = Field(
         default_factory=list, description="Only attempts that ended with one of these outcomes."
     )
-    before: AttemptKey | None = Field(
+    before: AttemptKey | Omitted = Field(
         None, description="Only attempts before this step and number, such as `2.1`. Follow `previous` instead."
     )
-    after: AttemptKey | None = Field(
+    after: AttemptKey | Omitted = Field(
         None, description="Only attempts after this step and number, such as `2.1`. Follow `next` instead."
     )
 
@@ -130,13 +127,13 @@ class IssueFilters(Paging):
     """Which issues of a run are listed."""
 
     min_severity: Severity = Field(Severity.LOW, description="Leave out issues of lower severity.")
-    code: _Name | None = Field(None, description="Only issues of this code.")
-    audit: _Name | None = Field(None, description="Only issues of the audit of this name.")
-    step: _Step | None = Field(None, description="Only those of this step, counted from 1.")
-    before: IssueKey | None = Field(
+    code: Name | Omitted = Field(None, description="Only issues of this code.")
+    audit: Name | Omitted = Field(None, description="Only issues of the audit of this name.")
+    step: _Step | Omitted = Field(None, description="Only those of this step, counted from 1.")
+    before: IssueKey | Omitted = Field(
         None, description="Only issues before this step, attempt and position, such as `2.1.0`. Follow `previous`."
     )
-    after: IssueKey | None = Field(
+    after: IssueKey | Omitted = Field(
         None, description="Only issues after this step, attempt and position, such as `2.1.0`. Follow `next`."
     )
 
@@ -175,11 +172,8 @@ class PartsOfRuns(ApiView):
     def list_attempts(self, request: Request, run_id: int, query: AttemptFilters) -> Page[Attempt]:
         """In the order of steps and numbers, each with its output, issues and usage, without the input (step 0)."""
         _check_run(run_id)
-        rows = select_attempts().filter(step__run=run_id)
-        if query.step is not None:
-            rows = rows.filter(step__index=query.step)
-        if query.outcome:
-            rows = rows.filter(outcome__in=query.outcome)
+        attempts = select_attempts().filter(step__run=run_id)
+        rows = query.filter(attempts, step="step__index", outcome="outcome__in")
         page = fetch_rows(rows, query, columns=["step__index", "number"])
         links = build_links(request)
         items = [build_attempt(row, run_id, links, query) for row in page.rows]
@@ -192,15 +186,11 @@ class PartsOfRuns(ApiView):
         A field of an audit’s own that is called `attempt` stands in the document of the attempt only.
         """
         _check_run(run_id)
-        wanted = {"code": query.code, "audit": query.audit, "attempt__step__index": query.step}
-        rows = (
-            IssueRow.objects.at_least(query.min_severity)
-            .filter(attempt__step__run=run_id, **{name: value for name, value in wanted.items() if value is not None})
-            .annotate(step=F("attempt__step__index"), number=F("attempt__number"))
-            .values("step", "number", "position", "added_fields", *COLUMNS_OF_ISSUE)
-        )
+        issues = IssueRow.objects.at_least(query.min_severity).filter(attempt__step__run=run_id)
+        rows = query.filter(issues, code="code", audit="audit", step="attempt__step__index")
+        rows = rows.annotate(step=F("attempt__step__index"), number=F("attempt__number"))
         columns = ("step", "number", "position")
-        page = fetch_rows(rows, query, columns=columns)
+        page = fetch_rows(rows.values(*columns, "added_fields", *COLUMNS_OF_ISSUE), query, columns=columns)
         links = build_links(request)
         items = [_build_issue(row, run_id, links) for row in page.rows]
         return build_page(Page[FoundIssue], request, page, items)
@@ -254,6 +244,3 @@ def _build_usage(rows: Sequence[Any], run_id: int, links: RunLinks) -> RunUsage:
 
 def _sum(attempts: Iterable[AttemptUsage]) -> TokenUsage:
     return sum_usage(TokenUsage(**dict(one.usage)) for one in attempts if one.usage is not None)
-
-
-urls = build_urls(PartsOfRuns)

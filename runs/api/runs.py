@@ -11,8 +11,9 @@ from django.db import connection
 from django.db.models import QuerySet
 from django.http import Http404
 from django.http.response import HttpResponseBase
+from django.shortcuts import get_object_or_404
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiExample, OpenApiResponse
+from drf_spectacular.utils import OpenApiResponse
 from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -20,13 +21,13 @@ from rest_framework.response import Response
 from flows.engine.errors import Problem
 from flows.models import Flow, FlowVersion
 from runs.api.access import CHANGE_RUNS, READ_RUNS, RERUN_RUNS, START_RUNS, build_links, find_user
-from runs.api.base import IDEMPOTENCY_KEY, REPLAYED, RETRY_AFTER, ApiView, build_urls, describe_query, header, operation
+from runs.api.base import IDEMPOTENCY_KEY, REPLAYED, RETRY_AFTER, ApiView, example, header, operation
 from runs.api.events import answer_at_end
 from runs.api.idempotency import idempotent
 from runs.api.paging import Rows, build_page, fetch_rows
 from runs.api.problems import Conflict, InvalidBody
 from runs.api.run_bodies import NewRun, NewRuns, Rerun, RunChange, RunTerms
-from runs.api.run_filters import FILTERS, parse_filters
+from runs.api.run_filters import FilterFields, parse_filters
 from runs.documents.base import Answer, Nothing, Page, RowNumber, RowPaging, Url
 from runs.documents.loading import build_new_run, load_run, load_summaries
 from runs.documents.run import Run, RunParts, RunSummary
@@ -94,16 +95,13 @@ _START_ANSWERS = {
 }
 _INPUT = {"brand": "Fjordkaffe", "about": "A small roastery in Bergen.", "mood": "calm"}
 _HEAD = RunParts(attempts="none")
-
-
-def _show_body(body: dict[str, Any]) -> OpenApiExample:
-    return OpenApiExample("Of an example flow", value=body, request_only=True)
+_example = partial(example, "Of an example flow")
 
 
 class Runs(ApiView):
     """``/runs``, and each of them."""
 
-    @_operation("GET runs", "List runs", READ_RUNS, parameters=[*FILTERS, *describe_query(RowPaging)])
+    @_operation("GET runs", "List runs", READ_RUNS, more_queries=[FilterFields, RowPaging])
     def list_runs(self, request: Request) -> Page[RunSummary]:
         """The runs that meet all filters, the newest first, without their inputs, steps and attempts.
 
@@ -122,7 +120,7 @@ class Runs(ApiView):
         "Start a run",
         START_RUNS,
         parameters=_START_HEADERS,
-        examples=[_show_body({"flow": "colour-theme", "input": _INPUT, "labels": ["nightly"]})],
+        examples=[_example({"flow": "colour-theme", "input": _INPUT, "labels": ["nightly"]})],
         answers=_START_ANSWERS,
         problems=[409],
     )
@@ -142,9 +140,7 @@ class Runs(ApiView):
 
         Follow the `Location` of `createRuns`. With `status=queued,running` the list is empty once all have ended.
         """
-        runs = _select_started(query.first, query.last)
-        if query.status:
-            runs = runs.filter(status__in=query.status)
+        runs = query.filter(_select_started(query.first, query.last), status="status__in")
         page = fetch_rows(runs, query, is_descending=True)
         return build_page(
             Page[RunSummary], request, page, load_summaries([run.pk for run in page.rows], build_links(request))
@@ -155,7 +151,7 @@ class Runs(ApiView):
         "Start many runs",
         START_RUNS,
         parameters=[_LOCATION, RETRY_AFTER],
-        examples=[_show_body({"flow": "colour-theme", "runs": [{"input": _INPUT, "metadata": {"row": 1}}]})],
+        examples=[_example({"flow": "colour-theme", "runs": [{"input": _INPUT, "metadata": {"row": 1}}]})],
         answers={202: OpenApiResponse(StartedRuns, "The runs are queued; `Location` lists them.")},
     )
     @idempotent
@@ -206,9 +202,7 @@ class Runs(ApiView):
         `cancel_requested` is true until then. A run that was cancelled already is answered as it is; one that ended
         otherwise is a conflict (409).
         """
-        run = RunRow.objects.filter(pk=run_id).first()
-        if run is None:
-            raise Http404
+        run = get_object_or_404(RunRow, pk=run_id)
         if not cancel_run(run=run) and run.status != RunStatus.CANCELLED:
             raise Conflict("run-ended", f"Run {run_id} has already ended: it {_ENDINGS[run.status]}.")
         headers = {} if run.has_ended else {"Retry-After": "1"}
@@ -232,10 +226,8 @@ class Runs(ApiView):
 
     @idempotent
     def _start_again(self, request: Request, run_id: int, body: Rerun) -> HttpResponseBase:
-        source = RunRow.objects.select_related("flow__live_version", "version").filter(pk=run_id).first()
-        if source is None:
-            raise Http404
-        return _rerun(request, source, body)
+        runs = RunRow.objects.select_related("flow__live_version", "version")
+        return _rerun(request, get_object_or_404(runs, pk=run_id), body)
 
 
 _ENDINGS = {"succeeded": "succeeded", "failed": "failed", "errored": "ended with an error"}
@@ -377,6 +369,3 @@ def _prepare(
         return prepare_runs(flow=flow, version=version, orders=orders, started_by=find_user(request), **given)
     except NotRunnableError as error:
         raise Conflict("not-runnable", str(error)) from error
-
-
-urls = build_urls(Runs)

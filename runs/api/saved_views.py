@@ -11,7 +11,6 @@ from django.db.models import QuerySet
 from django.http import Http404
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404
-from drf_spectacular.utils import OpenApiExample, OpenApiResponse
 from pydantic import AfterValidator, Field, WithJsonSchema
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -19,7 +18,7 @@ from rest_framework.response import Response
 from flows.engine.errors import Problem
 from runs import models
 from runs.api.access import CHANGE_RUNS, KEEP_VIEWS, READ_RUNS, find_user, require_permission
-from runs.api.base import LOCATION, ApiView, build_urls, operation
+from runs.api.base import GONE, LOCATION, ApiView, example, operation
 from runs.api.idempotency import idempotent
 from runs.api.paging import build_page, fetch_rows
 from runs.api.problems import Conflict, InvalidBody
@@ -28,10 +27,8 @@ from runs.documents.base import USER_NAME, Answer, Body, Page, RowPaging, Text, 
 from runs.models.saved_view import MAX_NAME_LENGTH, NameTakenError, TooManyViewsError, parse_name
 
 _operation = partial(operation, tag="Saved views")
-EXAMPLE = OpenApiExample(
-    "What failed",
-    value={"name": "Failed themes", "filters": {"flow": "colour-theme", "status": ["failed", "errored"]}},
-    request_only=True,
+EXAMPLE = example(
+    "What failed", {"name": "Failed themes", "filters": {"flow": "colour-theme", "status": ["failed", "errored"]}}
 )
 
 
@@ -109,12 +106,7 @@ class SavedViews(ApiView):
         """One of your own, or one that is shared."""
         return SavedView.build(get_object_or_404(_select_seen(request), pk=view_id), request)
 
-    @_operation(
-        "DELETE saved-views/<int:view_id>",
-        "Delete a saved view",
-        KEEP_VIEWS,
-        answers={204: OpenApiResponse(None, "It is gone.")},
-    )
+    @_operation("DELETE saved-views/<int:view_id>", "Delete a saved view", KEEP_VIEWS, answers=GONE)
     def delete_saved_view(self, request: Request, view_id: int) -> Response:
         """One of your own; those of others can't be deleted."""
         deleted, _ = models.SavedView.objects.filter(owner=find_user(request), pk=view_id).delete()
@@ -125,6 +117,3 @@ class SavedViews(ApiView):
 
 def _select_seen(request: Request) -> QuerySet[models.SavedView]:
     return models.SavedView.objects.seen_by(find_user(request).pk).select_related("owner")
-
-
-urls = build_urls(SavedViews)

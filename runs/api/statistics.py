@@ -7,14 +7,14 @@ from datetime import UTC, timedelta
 from functools import partial
 from typing import Any
 
-from django.http import Http404
+from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from rest_framework.request import Request
 
 from flows.engine.errors import Problem
 from flows.models import Flow, FlowVersion
 from runs.api.access import READ_RUNS
-from runs.api.base import ApiView, build_urls, operation
+from runs.api.base import ApiView, operation
 from runs.api.figures import (
     DEFAULT_DAYS,
     MAX_DAYS,
@@ -162,13 +162,6 @@ class Statistics(ApiView):
         now = timezone.now()
         day = now.astimezone(UTC).date()
         so_far, median = compare_today(day, is_simulated=query.is_simulated)
-        today = {
-            "day": day,
-            "runs": so_far,
-            "tokens": so_far.total_tokens,
-            "cost": so_far.known_cost,
-            "unpriced": so_far.unpriced,
-        }
         queue = fetch_queue_state()
         states = [worker.state for worker in queue.workers]
         silent = states.count("silent")
@@ -183,7 +176,7 @@ class Statistics(ApiView):
                 "in_flight": queue.in_flight,
             },
             "is_simulated": query.is_simulated,
-            "today": today,
+            "today": {"day": day, "so_far": so_far},
             "median": median,
         }
         return Overview.model_validate(figures, context={"is_simulated": query.is_simulated})
@@ -201,10 +194,7 @@ def _fetch_running() -> dict[str, Any]:
 
 
 def _load_flow(name: str) -> Flow:
-    flow = Flow.objects.filter(name=name).only("pk", "name", "live_version").first()
-    if flow is None:
-        raise Http404
-    return flow
+    return get_object_or_404(Flow.objects.only("pk", "name", "live_version"), name=name)
 
 
 def _build_scope(query: SpanQuery, flow: Flow | None, model: str | None = None) -> Scope:
@@ -302,6 +292,3 @@ def _build_versions(
         }
         for key in newest
     ]
-
-
-urls = build_urls(Statistics)

@@ -1,43 +1,35 @@
 """Addresses of the API."""
 
-from django.urls import re_path
+from django.contrib.auth.decorators import login_required
+from django.urls import path, re_path
+from django.views.decorators.http import require_safe
 
-from runs.api import (
-    backtests,
-    bulk_actions,
-    documentation,
-    events,
-    flow_settings,
-    flow_tools,
-    flow_versions,
-    flows,
-    installation,
-    run_parts,
-    runs,
-    saved_views,
-    statistics,
-    webhooks,
-)
-from runs.api.base import show_nothing
+from runs.api.backtests import Backtests
+from runs.api.base import build_urls, show_nothing
+from runs.api.bulk_actions import BulkActions, RunExports
+from runs.api.documentation import ReferenceView, SchemaView
+from runs.api.events import RunEventStreams
+from runs.api.flow_settings import SettingsOfFlows
+from runs.api.flow_tools import FlowCheck, FlowTools
+from runs.api.flow_versions import FlowVersionDetail, FlowVersions
+from runs.api.flows import Flows, FlowStates
+from runs.api.installation import Installation
+from runs.api.run_parts import PartsOfRuns
+from runs.api.runs import Runs
+from runs.api.saved_views import SavedViews
+from runs.api.statistics import Statistics
+from runs.api.webhooks import WebhookDeliveries, WebhookEndpoints
 
 app_name = "api"
 
 urlpatterns = [
-    *runs.urls,
-    *run_parts.urls,
-    *events.urls,
-    *saved_views.urls,
-    *bulk_actions.urls,
-    *backtests.urls,
-    *webhooks.urls,
+    *build_urls(Runs, PartsOfRuns, RunEventStreams, RunExports),
+    *build_urls(BulkActions, SavedViews, Backtests, WebhookEndpoints, WebhookDeliveries),
     # Their addresses look like that of a flow.
-    *flow_tools.urls,
-    *flows.urls,
-    *flow_versions.urls,
-    *flow_settings.urls,
-    *statistics.urls,
-    *installation.urls,
-    *documentation.urls,
+    *build_urls(FlowTools, FlowCheck),
+    *build_urls(Flows, FlowStates, FlowVersions, FlowVersionDetail, SettingsOfFlows),
+    *build_urls(Statistics, Installation, SchemaView),
+    path("docs", require_safe(login_required(ReferenceView.as_view())), name="docs"),
     # Last: unknown addresses get a problem document, too.
     re_path(r"", show_nothing, name="nothing"),
 ]

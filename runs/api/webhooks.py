@@ -31,12 +31,26 @@ from runs.api.access import (
     START_RUNS,
     has_access,
 )
-from runs.api.base import LOCATION, RETRY_AFTER, ApiView, build_urls, operation
+from runs.api.base import GONE, LOCATION, RETRY_AFTER, ApiView, operation
 from runs.api.idempotency import idempotent
 from runs.api.paging import build_page, fetch_rows
 from runs.api.problems import Conflict, InvalidBody, InvalidQuery
 from runs.api.run_bodies import WebhookUrl
-from runs.documents.base import Answer, Body, Count, Nothing, Page, RowNumber, RowPaging, Text, TextOrNull, Url, link
+from runs.documents.base import (
+    Answer,
+    Body,
+    Count,
+    Name,
+    Nothing,
+    Omitted,
+    Page,
+    RowNumber,
+    RowPaging,
+    Text,
+    TextOrNull,
+    Url,
+    link,
+)
 from runs.models import DeliveryState, WebhookDelivery, WebhookEvent
 from runs.models import WebhookEndpoint as EndpointRow
 from runs.models.webhook import hide_path
@@ -116,15 +130,13 @@ class ChangedEndpoint(Body):
     is_enabled: bool | None = Field(None, description="Whether anything is sent.")
 
 
-class NewEndpoint(Body):
-    """An endpoint to be created."""
+class NewEndpoint(ChangedEndpoint):
+    """An endpoint to be created. All events are sent if none is named, and it is enabled."""
 
     webhook_url: WebhookUrl = Field(description="An http or https address.")
     flow: Annotated[Text, Field(min_length=1, max_length=100)] | None = Field(
         None, description="The name of the flow whose runs are sent; null for those of all flows."
     )
-    event_types: list[EventType] | None = Field(None, description="The events to send; all if left out.")
-    is_enabled: bool | None = Field(None, description="Whether anything is sent; true if left out.")
 
 
 class Rotation(Body):
@@ -203,20 +215,15 @@ class DeliveryQuery(RowPaging):
     status: list[Literal["waiting", "delivered", "failed"]] = Field(
         default_factory=list, min_length=1, description="Only deliveries in one of these states."
     )
-    run: RowNumber | None = Field(None, description="Only those of this run.")
-    flow: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
-        None, description="Only those of the flow of this name."
-    )
-    endpoint: RowNumber | None = Field(None, description="Only those to this endpoint.")
+    run: RowNumber | Omitted = Field(None, description="Only those of this run.")
+    flow: Name | Omitted = Field(None, description="Only those of the flow of this name.")
+    endpoint: RowNumber | Omitted = Field(None, description="Only those to this endpoint.")
 
 
 MAX_TRIES = 50
 """Of a delivery, the latest; it has eight unless it is sent again."""
 _operation = partial(operation, tag="Webhooks")
 _SENT = {202: OpenApiResponse(WholeDelivery, "It will be sent shortly.")}
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Endpoints
 
 
 class WebhookEndpoints(ApiView):
@@ -280,7 +287,7 @@ class WebhookEndpoints(ApiView):
         "DELETE webhook-endpoints/<int:endpoint_id>",
         "Delete a webhook endpoint",
         DELETE_ENDPOINTS,
-        answers={204: OpenApiResponse(None, "It is deleted.")},
+        answers=GONE,
     )
     def delete_webhook_endpoint(self, request: Request, endpoint_id: int) -> Response:
         """Its deliveries stay listed; those that wait are not sent any more."""
@@ -341,10 +348,6 @@ def _describe_endpoint(row: Any) -> dict[str, Any]:
     return {**vars(row), "last_delivery": vars(row) if row.last_delivery_id else None}
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Deliveries
-
-
 class WebhookDeliveries(ApiView):
     """What was sent, or is to be."""
 
@@ -353,11 +356,7 @@ class WebhookDeliveries(ApiView):
         """One delivery for each run that has ended and each address that it is sent to, and for each test; the newest
         first.
         """
-        rows = _select_deliveries().defer("body")
-        if query.run is not None:
-            rows = rows.filter(run=query.run)
-        if query.endpoint is not None:
-            rows = rows.filter(endpoint=query.endpoint)
+        rows = query.filter(_select_deliveries().defer("body"), run="run", endpoint="endpoint")
         if 0 < len(set(query.status)) < len(WebhookDelivery._meta.get_field("state").flatchoices):
             rows = rows.filter(state__in=query.status)
         if query.flow is not None:
@@ -405,6 +404,3 @@ def _read_delivery(request: Request, delivery_id: int) -> WholeDelivery:
 
 def _answer_sent(request: Request, delivery_id: int) -> Response:
     return Response(_read_delivery(request, delivery_id), HTTPStatus.ACCEPTED, headers={"Retry-After": "1"})
-
-
-urls = build_urls(WebhookEndpoints, WebhookDeliveries)

@@ -6,6 +6,7 @@ import re
 from decimal import Decimal
 from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
 
+from django.db.models import QuerySet
 from django.urls import reverse
 from pydantic import (
     AfterValidator,
@@ -25,6 +26,9 @@ from runs.paging import MAX_NUMBER
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 200
 """Items of a page."""
+
+
+_Row = TypeVar("_Row")
 
 
 class Model(BaseModel):
@@ -61,6 +65,11 @@ class Query(Model):
     """The parameters of an address. Unknown ones are errors; those of type ``list`` may be repeated or have commas."""
 
     model_config = ConfigDict(extra="forbid")
+
+    def filter(self, rows: QuerySet[Any, _Row], **lookups: str) -> QuerySet[Any, _Row]:
+        """Those of ``rows`` that match the parameters that were sent, each by its lookup."""
+        sent = {lookup: getattr(self, name) for name, lookup in lookups.items()}
+        return rows.filter(**{lookup: value for lookup, value in sent.items() if value not in (None, [])})
 
 
 class Nothing(Body):
@@ -151,6 +160,8 @@ Whole = Annotated[int, WHOLE]
 Positive = Annotated[int, Field(ge=1), WHOLE]
 Text = Annotated[str, AfterValidator(_refuse_unstorable)]
 """Text that can be stored."""
+Name = Annotated[Text, Field(min_length=1, max_length=200)]
+"""What something is found by."""
 FreeObject = Annotated[dict[Any, Any], WithJsonSchema({"type": "object", "additionalProperties": True})]
 """A JSON object with anything in it. What can't be stored is found where it is stored."""
 
@@ -200,9 +211,9 @@ class Paging(Query):
 class RowPaging(Paging):
     """Which page of a list of numbered things."""
 
-    before: RowNumber | None = Field(
+    before: RowNumber | Omitted = Field(
         None, description="Only what came before the one of this number. Follow `next` and `previous` instead."
     )
-    after: RowNumber | None = Field(
+    after: RowNumber | Omitted = Field(
         None, description="Only what came after the one of this number. Follow `next` and `previous` instead."
     )
