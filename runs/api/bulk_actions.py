@@ -15,6 +15,7 @@ from django.shortcuts import get_object_or_404
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiResponse
 from pydantic import Field
+from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -263,14 +264,14 @@ def _describe(action: models.BulkAction) -> dict[str, Any]:
 # Exports
 
 
-class JsonLinesRenderer(JsonRenderer):
-    """Accepts requests for JSON Lines; what it renders are the problems in their place."""
+class JsonLinesRenderer(BaseRenderer):
+    """Accepts requests for JSON Lines, which ``export_runs`` writes."""
 
     media_type = "application/x-ndjson"
     format = "jsonl"
 
 
-class CsvRenderer(JsonRenderer):
+class CsvRenderer(BaseRenderer):
     """The same for CSV."""
 
     media_type = "text/csv"

@@ -9,7 +9,6 @@ from typing import Any
 
 from csp.constants import UNSAFE_INLINE
 from csp.decorators import csp_update
-from django.http.response import HttpResponseBase
 from django.urls import include, path, reverse
 from django.utils.decorators import method_decorator
 from drf_spectacular.generators import SchemaGenerator
@@ -19,7 +18,6 @@ from drf_spectacular.utils import OpenApiResponse
 from drf_spectacular.views import SpectacularSwaggerSplitView
 from pydantic import Field
 from rest_framework.authentication import SessionAuthentication
-from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -246,13 +244,6 @@ class SchemaView(ApiView):
         """As JSON or as YAML, as the Accept header asks. Generators make clients from it."""
         # With the address under which this installation has the API.
         return Response({**build_schema(), "servers": [{"url": reverse("api:get_schema").rpartition("/")[0]}]})
-
-    def finalize_response(self, request: Request, response: HttpResponseBase, *args: Any, **kwargs: Any) -> Any:
-        """Problems are JSON also for those who would have liked YAML."""
-        if response.status_code >= HTTPStatus.BAD_REQUEST:
-            request.accepted_renderer, request.accepted_media_type = JSONRenderer(), JSONRenderer.media_type
-        answer: Any = response
-        return super().finalize_response(request, answer, *args, **kwargs)
 
 
 @method_decorator(csp_update({"style-src": [UNSAFE_INLINE]}), name="dispatch")

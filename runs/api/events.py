@@ -25,12 +25,12 @@ from django.http import Http404, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiResponse
+from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from runs.api.access import READ_RUNS, build_links, still_has_access
 from runs.api.base import ApiView, header, operation
-from runs.api.media_types import JsonRenderer
 from runs.api.problems import ApiProblem
 from runs.documents.base import Answer
 from runs.documents.loading import WHOLE, build_attempt, load_run, select_attempts
@@ -256,8 +256,8 @@ class RunEvents:
 # The endpoint
 
 
-class EventStreamRenderer(JsonRenderer):
-    """Accepts requests for an event stream; what it renders are problems."""
+class EventStreamRenderer(BaseRenderer):
+    """Accepts requests for an event stream, which ``RunEvents`` writes."""
 
     media_type = MEDIA_TYPE
     format = "events"

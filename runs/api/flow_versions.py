@@ -12,6 +12,7 @@ from django.http import HttpResponse
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import OpenApiParameter
 from pydantic import BeforeValidator, Field
+from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -151,8 +152,8 @@ class FlowVersions(ApiView):
         return change_flow(request, name, make_live)
 
 
-class FlowFileRenderer(JsonRenderer):
-    """Writes text, a flow file, as it is; anything else, such as why there is none, as JSON."""
+class FlowFileRenderer(BaseRenderer):
+    """Writes text, a flow file, as it is."""
 
     media_type = YAML
     format = "yaml"
@@ -160,7 +161,8 @@ class FlowFileRenderer(JsonRenderer):
 
     def render(self, data: Any, accepted_media_type: str | None = None, renderer_context: Any = None) -> bytes:
         """The bytes of an answer."""
-        return data.encode() if isinstance(data, str) else super().render(data)
+        text: str = data
+        return text.encode()
 
 
 class FlowVersionDetail(ApiView):

@@ -15,11 +15,11 @@ from django.core.exceptions import (
     TooManyFilesSent,
 )
 from django.db import InterfaceError, OperationalError
-from django.http import Http404
+from django.http import Http404, HttpResponse
 from django.utils.log import log_response
 from pydantic import ValidationError
+from pydantic_core import to_json
 from rest_framework import exceptions
-from rest_framework.response import Response
 from rest_framework.views import set_rollback
 
 from flows.engine.errors import Problem, ProblemsError
@@ -157,7 +157,7 @@ def _make_sendable(text: str) -> str:
     return text.encode(errors="replace").decode()
 
 
-def handle_exception(error: Exception, context: Mapping[str, Any]) -> Response:
+def handle_exception(error: Exception, context: Mapping[str, Any]) -> HttpResponse:
     """The answer to an exception that an endpoint raised, whatever it is; none leads to another shape."""
     set_rollback()
     problem = _translate(error)
@@ -167,7 +167,10 @@ def handle_exception(error: Exception, context: Mapping[str, Any]) -> Response:
     document = build_document(
         HTTPStatus(problem.status_code), problem.sentence, kind=problem.kind, errors=problem.errors
     )
-    response = Response(document, status=problem.status_code, headers=problem.headers, content_type=MEDIA_TYPE)
+    # JSON, whatever else the request accepts.
+    response = HttpResponse(
+        to_json(document), status=problem.status_code, headers=problem.headers, content_type=MEDIA_TYPE
+    )
     if isinstance(error, ApiProblem) and problem.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
         # No fault: that this server can’t stream, or has enough streams open. Django would call it an error each time.
         request = context["request"]._request
