@@ -1,4 +1,4 @@
-"""Flows: list, read, create, change, archive and delete them.
+"""Flows: list, read, create, change, archive and delete them, and how this installation runs them.
 
 Each change is one transaction, and has its entry in the admin's history of the flow.
 """
@@ -6,6 +6,7 @@ Each change is one transaction, and has its entry in the admin's history of the 
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Literal
@@ -23,12 +24,13 @@ from rest_framework.response import Response
 
 from flows.admin.protection import is_referred_to
 from flows.engine.errors import Problem
-from flows.engine.spec import FlowSpec
+from flows.engine.spec import MAX_TOKEN_BUDGET, FlowSpec
+from flows.models import MAX_KEEP_DAYS
 from flows.models import Flow as FlowRow
 from flows.models import FlowVersion as VersionRow
 from flows.publishing import NOTE_LENGTH, publish_flow
 from runs.api.access import ADD_FLOWS, CHANGE_FLOWS, DELETE_FLOWS, READ_FLOWS, find_user, require_permission
-from runs.api.base import GONE, IF_MATCH, LOCATION, ApiView, header, is_among, operation
+from runs.api.base import ETAG, GONE, IF_MATCH, LOCATION, ApiView, example, header, is_among, make_tag, operation
 from runs.api.flow_documents import (
     FLOW_BODY,
     FLOW_PARSERS,
@@ -44,7 +46,9 @@ from runs.api.flow_documents import (
 from runs.api.idempotency import idempotent
 from runs.api.paging import build_page, fetch_rows
 from runs.api.problems import ApiProblem, Conflict, InvalidBody
-from runs.documents.base import Flag, Name, Nothing, Omitted, Page, Paging, Query, Text
+from runs.api.run_bodies import Budget
+from runs.documents.base import WHOLE, Amount, Answer, Body, Flag, Name, Nothing, Omitted, Page, Paging, Query, Text
+from runs.retention.policy import effective_policy
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Parameters
@@ -84,6 +88,58 @@ _ARCHIVED: dict[str, dict[str, bool]] = {"false": {"is_archived": False}, "true"
 
 IF_NONE_MATCH = header("If-None-Match", str, "`*` creates the flow only if no flow has this name (else 412).")
 STORED_TAG = header("ETag", str, "That of the flow as it is read now.", 200, 201)
+
+
+_SETTINGS_EXAMPLE = example("Of an example flow", {"max_runs_in_flight": 20})
+MAX_RUNS_IN_FLIGHT = 2**31 - 1
+_RUNS = "Maximum number of concurrent runs; others wait in the queue. null: no limit."
+_TOKENS = "Once all runs of the flow have used this many tokens, no more calls are made until the next period."
+_COST = "The same for the cost of all runs of the flow, in USD."
+_PERIOD = "How long the two budgets last; days and months are in UTC."
+_DAYS = "Days from the end of a run until it is deleted. 0: never. null: the default of this installation."
+_OUTPUT_DAYS = (
+    "Days from the end of a run until its inputs and outputs are deleted; its figures are kept. At most `keep_days`. "
+    "0: with the run. null: the default of this installation."
+)
+
+PeriodName = Literal["day", "month"]
+_Runs = Annotated[int, Field(ge=1, le=MAX_RUNS_IN_FLIGHT), WHOLE]
+_Tokens = Annotated[int, Field(ge=1, le=MAX_TOKEN_BUDGET), WHOLE]
+Days = Annotated[int, Field(ge=0, le=MAX_KEEP_DAYS), WHOLE]
+
+
+class ChangedSettings(Body):
+    """Settings of a flow that change. What is left out stays as it is."""
+
+    max_runs_in_flight: _Runs | None = Field(None, description=_RUNS)
+    total_token_budget: _Tokens | None = Field(None, description=_TOKENS)
+    total_cost_budget: Budget | None = Field(None, description=_COST)
+    budget_period: PeriodName = Field("month", description=_PERIOD)
+    keep_days: Days | None = Field(None, description=_DAYS)
+    keep_outputs_days: Days | None = Field(None, description=_OUTPUT_DAYS)
+
+
+class Retention(Answer):
+    """For how long runs are kept; null is for ever."""
+
+    keep_days: int | None = Field(description="Days from the end of a run until it is deleted.")
+    keep_outputs_days: int | None = Field(
+        description="Days until its inputs and outputs are deleted, if that is earlier."
+    )
+
+
+class FlowSettings(Answer):
+    """How this installation runs a flow. No part of its definition: a change makes no version and holds at once."""
+
+    flow: str = Field(validation_alias="name", description="The name of the flow.")
+    max_runs_in_flight: int | None = Field(description=_RUNS)
+    total_token_budget: int | None = Field(description=_TOKENS)
+    total_cost_budget: Amount | None = Field(description=_COST)
+    budget_period: PeriodName = Field(description=_PERIOD)
+    keep_days: int | None = Field(description=_DAYS)
+    keep_outputs_days: int | None = Field(description=_OUTPUT_DAYS)
+    retention: Retention = Field(description="The values in effect: these, or the defaults of the installation.")
+    updated_at: datetime = Field(description="When the flow was last saved, in UTC.")
 
 
 class Flows(ApiView):
@@ -161,7 +217,7 @@ class Flows(ApiView):
 
 
 class FlowStates(ApiView):
-    """Flows in the archive, or not."""
+    """What no document holds: whether a flow is in the archive, and its settings."""
 
     @_operation("POST flows/<slug:name>/archive", "Archive a flow", CHANGE_FLOWS, parameters=[IF_MATCH])
     def archive_flow(self, request: Request, name: str, body: Nothing) -> Flow:
@@ -173,6 +229,34 @@ class FlowStates(ApiView):
         """New runs can be started again."""
         return change_flow(request, name, lambda flow: _set_archived(flow, False))
 
+    @_operation("GET flows/<slug:name>/settings", "Get the settings of a flow", READ_FLOWS, parameters=[ETAG])
+    def get_flow_settings(self, request: Request, name: str) -> Annotated[Response, FlowSettings]:
+        """The runs that may be in flight, budgets of all runs together, and how long runs are kept. None of that is in
+        the definition, and no flow file holds it.
+        """
+        return _answer_settings(get_object_or_404(FlowRow, name=name))
+
+    @_operation(
+        "PATCH flows/<slug:name>/settings",
+        "Change the settings of a flow",
+        CHANGE_FLOWS,
+        parameters=[IF_MATCH, ETAG],
+        examples=[_SETTINGS_EXAMPLE],
+    )
+    @transaction.atomic
+    def change_flow_settings(
+        self, request: Request, name: str, body: ChangedSettings
+    ) -> Annotated[Response, FlowSettings]:
+        """What the body names is set, null takes it away, and all else stays. It holds at once, also for runs that are
+        queued, and makes no version.
+        """
+        flow = get_object_or_404(FlowRow.objects.select_for_update(), name=name)
+        require_unchanged(request, "settings-changed", _answer_settings(flow)["ETag"])
+        _change_settings(request, flow, body)
+        # As it will be read: an amount has as many places as its column.
+        flow.refresh_from_db()
+        return _answer_settings(flow)
+
 
 def _set_archived(flow: FlowRow, is_archived: bool) -> str:
     if flow.is_archived == is_archived:
@@ -180,6 +264,29 @@ def _set_archived(flow: FlowRow, is_archived: bool) -> str:
     flow.is_archived = is_archived
     flow.save(update_fields=["is_archived", "updated_at"])
     return "Archived." if is_archived else "Unarchived."
+
+
+def _change_settings(request: Request, flow: FlowRow, body: ChangedSettings) -> None:
+    """Store what differs. Raises ``InvalidBody`` where the settings don't fit together."""
+    changes = {}
+    for name in type(body).model_fields:
+        old, new = getattr(flow, name), getattr(body, name)
+        if name in body.model_fields_set and old != new:
+            changes[name] = f"{name} {'none' if old is None else old} → {'none' if new is None else new}"
+            setattr(flow, name, new)
+    if flow.keep_days and flow.keep_outputs_days and flow.keep_outputs_days > flow.keep_days:
+        sentence = f"Outputs can’t be kept longer than their runs: send at most {flow.keep_days:,} days, or null."
+        raise InvalidBody([Problem("/keep_outputs_days", sentence)])
+    if changes:
+        flow.save()
+        log_change(request, flow, f"Changed through the API: {', '.join(changes.values())}.")
+
+
+def _answer_settings(flow: FlowRow) -> Response:
+    settings = FlowSettings.model_validate({**vars(flow), "retention": effective_policy(flow)})
+    # What changes in the definition changes no setting.
+    tag = make_tag(settings.model_dump_json(exclude={"updated_at"}).encode())
+    return Response(settings, headers={"ETag": tag})
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -274,15 +381,14 @@ def require_unchanged(request: Request, kind: str, *tags: str) -> None:
     There are none of what does not exist. ``kind`` is the type of the problem. Raises 400 for a header without an ETag.
     """
     wanted = _parse_tags(request, "If-Match")
-    is_met = wanted is None or (tags and wanted == ["*"]) or not set(tags).isdisjoint(wanted)
-    if not is_met:
+    if wanted is not None and not (tags if wanted == ["*"] else set(tags).intersection(wanted)):
         raise _build_problem(kind, "This has changed since you read it, or no longer exists. Read it again.", tags)
 
 
 def require_other(request: Request, kind: str, *tags: str) -> None:
     """Raise ``ApiProblem`` (412) if ``If-None-Match`` names the first of ``tags``. Else as above."""
     unwanted = _parse_tags(request, "If-None-Match")
-    if unwanted is not None and tags and is_among(tags[0], unwanted):
+    if unwanted and tags and is_among(tags[0], unwanted):
         raise _build_problem(kind, "This already exists, and the request must not change it.", tags)
 
 

@@ -333,7 +333,7 @@ def _point_at_version(problem: Problem, run_id: int, number: int) -> Problem:
 
 def _list_terms(terms: RunTerms) -> dict[str, Any]:
     """What a body says of runs besides their inputs, labels and metadata, by name; None where it says null."""
-    found = {name: getattr(terms, name) for name in RunTerms.model_fields if name in terms.model_fields_set}
+    found = terms.model_dump(include=set(RunTerms.model_fields), exclude_unset=True)
     if found.get("priority") is not None:
         found["priority"] = PRIORITIES[found["priority"]]
     return found

@@ -9,7 +9,6 @@ from runs.api.base import build_urls, show_nothing
 from runs.api.bulk_actions import BulkActions, RunExports
 from runs.api.documentation import ReferenceView, SchemaView
 from runs.api.events import RunEventStreams
-from runs.api.flow_settings import SettingsOfFlows
 from runs.api.flow_tools import FlowCheck, FlowTools
 from runs.api.flow_versions import FlowVersionDetail, FlowVersions
 from runs.api.flows import Flows, FlowStates
@@ -27,7 +26,7 @@ urlpatterns = [
     *build_urls(BulkActions, SavedViews, Backtests, WebhookEndpoints, WebhookDeliveries),
     # Their addresses look like that of a flow.
     *build_urls(FlowTools, FlowCheck),
-    *build_urls(Flows, FlowStates, FlowVersions, FlowVersionDetail, SettingsOfFlows),
+    *build_urls(Flows, FlowStates, FlowVersions, FlowVersionDetail),
     *build_urls(Statistics, Installation, SchemaView),
     path("docs", require_safe(login_required(ReferenceView.as_view())), name="docs"),
     # Last: unknown addresses get a problem document, too.
