@@ -7,7 +7,6 @@ from typing import IO, Any
 
 from django.conf import settings
 from pydantic import BaseModel
-from pydantic_core import to_json
 from rest_framework import exceptions
 from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.parsers import BaseParser
@@ -47,15 +46,12 @@ def read_text(stream: IO[bytes]) -> str:
 
 
 class JsonRenderer(JSONRenderer):
-    """Writes models, and values of JSON."""
+    """Writes models."""
 
     def render(self, data: Any, accepted_media_type: str | None = None, renderer_context: Any = None) -> bytes:
         """The bytes of an answer; None is no bytes at all."""
-        if data is None:
-            return b""
-        if isinstance(data, BaseModel):
-            return data.model_dump_json(exclude_unset=True).encode()
-        return to_json(data, inf_nan_mode="null", fallback=str)
+        model: BaseModel | None = data
+        return b"" if model is None else model.model_dump_json(exclude_unset=True).encode()
 
 
 class HeaderNegotiation(DefaultContentNegotiation):
