@@ -22,11 +22,8 @@ class RunsConfig(AppConfig):
 
     def ready(self) -> None:
         """Register the system checks, and let the audit log watch rows: both need models, which exist from now on."""
-        from runs.audit_log import sign_ins, signals
+        from runs import checks  # noqa: F401
+        from runs.audit_log import sign_ins, signals  # noqa: F401
         from runs.backup import refuse_older_database
-        from runs.checks import register_checks
 
-        register_checks()
         pre_migrate.connect(refuse_older_database, sender=self)
-        signals.connect()
-        sign_ins.connect()

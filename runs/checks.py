@@ -20,13 +20,7 @@ MIN_LEASE_SECONDS = 10
 """A busy process or a slow disk may keep a worker from its heartbeat for a few seconds."""
 
 
-def register_checks() -> None:
-    """Make Django run the checks of this module."""
-    for check in (check_lease, check_database, check_hosts):
-        register(check, TAG)
-    register(check_worker_hosts, Tags.database)
-
-
+@register(TAG)
 def check_lease(**kwargs: Any) -> list[CheckMessage]:
     """Whether a lease outlasts a short delay of its worker."""
     lease = settings.TOOLFLOW_LEASE
@@ -44,6 +38,7 @@ def check_lease(**kwargs: Any) -> list[CheckMessage]:
     ]
 
 
+@register(TAG)
 def check_database(**kwargs: Any) -> list[CheckMessage]:
     """Whether forked workers would share a pool of connections."""
     if not settings.DATABASES["default"].get("OPTIONS", {}).get("pool"):
@@ -60,6 +55,7 @@ def check_database(**kwargs: Any) -> list[CheckMessage]:
     ]
 
 
+@register(TAG)
 def check_hosts(**kwargs: Any) -> list[CheckMessage]:
     """What several hosts must share."""
     if not settings.TOOLFLOW_SEVERAL_HOSTS:
@@ -88,6 +84,7 @@ def check_hosts(**kwargs: Any) -> list[CheckMessage]:
     return found
 
 
+@register(Tags.database)
 def check_worker_hosts(*, databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
     """Whether workers of several hosts use one SQLite file."""
     if "default" not in (databases or ()) or connections["default"].vendor != "sqlite":

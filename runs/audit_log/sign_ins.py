@@ -10,6 +10,7 @@ from django.contrib.auth.models import User
 from django.contrib.auth.signals import user_logged_in, user_logged_out, user_login_failed
 from django.db import transaction
 from django.db.models.signals import post_save
+from django.dispatch import receiver
 from django.http import HttpRequest
 from django.utils import timezone
 
@@ -22,15 +23,6 @@ ADDRESS, BROWSER, SINCE = "signed_in_from", "signed_in_with", "signed_in_at"
 MAX_BROWSER_LENGTH = 300
 
 
-def connect() -> None:
-    """Write entries of sign-ins, and end the sessions of accounts that are closed, from now on."""
-    user_logged_in.connect(_log_sign_in, dispatch_uid="audit log signed in")
-    user_login_failed.connect(_log_failure, dispatch_uid="audit log sign-in failed")
-    user_logged_out.connect(_log_sign_out, dispatch_uid="audit log signed out")
-    user_locked_out.connect(_log_lockout, dispatch_uid="audit log locked out")
-    post_save.connect(_end_sessions_of_closed, sender=User, dispatch_uid="sessions of closed accounts")
-
-
 @transaction.atomic
 def end_sessions(*, user: User) -> int:
     """Sign a user out of all browsers; return the number of sessions."""
@@ -40,12 +32,14 @@ def end_sessions(*, user: User) -> int:
     return count
 
 
+@receiver(post_save, sender=User)
 def _end_sessions_of_closed(*, instance: User, raw: bool, **_: Any) -> None:
     # They would work again if the account were opened again.
     if not raw and not instance.is_active:
         end_sessions(user=instance)
 
 
+@receiver(user_logged_in)
 def _log_sign_in(*, request: HttpRequest, user: User, **_: Any) -> None:
     request.session[ADDRESS] = find_address(request)
     request.session[BROWSER] = request.headers.get("User-Agent", "")[:MAX_BROWSER_LENGTH]
@@ -53,17 +47,20 @@ def _log_sign_in(*, request: HttpRequest, user: User, **_: Any) -> None:
     log_audit_event(action=AuditAction.SIGNED_IN, about=user, actor=user)
 
 
+@receiver(user_logged_out)
 def _log_sign_out(*, user: User | None, **_: Any) -> None:
     if user is not None:
         log_audit_event(action=AuditAction.SIGNED_OUT, about=user, actor=user)
 
 
+@receiver(user_login_failed)
 def _log_failure(*, credentials: Mapping[str, Any], request: HttpRequest | None = None, **_: Any) -> None:
     # A lock-out has an entry of its own.
     if not getattr(request, "axes_locked_out", False):
         _log_anonymous(AuditAction.SIGN_IN_FAILED, credentials.get("username"))
 
 
+@receiver(user_locked_out)
 def _log_lockout(*, request: HttpRequest, username: str | None = None, **_: Any) -> None:
     # Only the failure that locks out is counted: those after it write no further entries.
     if getattr(request, "axes_failures_since_start", None) is not None:

@@ -11,6 +11,7 @@ from typing import Any
 from django.contrib.auth.models import Group, User
 from django.db.models import Model
 from django.db.models.signals import m2m_changed, post_delete, post_save, pre_save
+from django.dispatch import receiver
 
 from flows.models import FLOW_SETTINGS, Flow, FlowVersion
 from flows.portability import flows_exported
@@ -38,37 +39,6 @@ SHOWN_USER_FIELDS = frozenset({"username", "email"})
 """Fields of a user with their values: who signs in by them."""
 
 
-def connect() -> None:
-    """Write entries of rows from now on."""
-    for compared in COMPARED:
-        pre_save.connect(_compare, sender=compared, dispatch_uid=f"audit log before {compared.__name__}")
-    saved: dict[type[Model], Callable[..., None]] = {
-        Flow: _log_flow,
-        FlowVersion: _log_version,
-        User: _log_user,
-        Group: _log_group,
-        RateLimit: _log_limit,
-        ApiToken: _log_token,
-        WebhookEndpoint: _log_endpoint,
-    }
-    for model, log in saved.items():
-        post_save.connect(_unless_raw(log), sender=model, weak=False, dispatch_uid=f"audit log {model.__name__}")
-    deleted: dict[type[Model], Callable[..., None]] = {
-        Flow: _log_deletion(AuditAction.FLOW_DELETED),
-        FlowVersion: _log_deleted_version,
-        User: _log_deletion(AuditAction.USER_DELETED),
-        Group: _log_deletion(AuditAction.GROUP_DELETED),
-        RateLimit: _log_deletion(AuditAction.LIMIT_DELETED),
-        ApiToken: _log_deleted_token,
-        WebhookEndpoint: _log_deletion(AuditAction.WEBHOOK_ENDPOINT_DELETED),
-    }
-    for model, log in deleted.items():
-        post_delete.connect(log, sender=model, weak=False, dispatch_uid=f"audit log deleted {model.__name__}")
-    flows_exported.connect(_log_exported_flows, dispatch_uid="audit log exported flows")
-    for through in (User.groups.through, User.user_permissions.through, Group.permissions.through):
-        m2m_changed.connect(_log_rights, sender=through, dispatch_uid=f"audit log {through.__name__}")
-
-
 def _compare(*, sender: type[Model], instance: Any, raw: bool, update_fields: Any, **_: Any) -> None:
     """Keep on the instance what is about to change: once it is saved, the old values are gone."""
     fields = [name for name in COMPARED[sender] if update_fields is None or name in update_fields]
@@ -81,19 +51,13 @@ def _compare(*, sender: type[Model], instance: Any, raw: bool, update_fields: An
     }
 
 
-def _unless_raw(log: Callable[..., None]) -> Callable[..., None]:
-    def receive(*, instance: Any, created: bool, raw: bool, update_fields: Any, **_: Any) -> None:
-        if not raw:
-            log(instance, created, frozenset(update_fields or ()))
-
-    return receive
+def _log_saved(*, sender: type[Model], instance: Any, created: bool, raw: bool, update_fields: Any, **_: Any) -> None:
+    if not raw:
+        SAVED[sender](instance, created, frozenset(update_fields or ()))
 
 
-def _log_deletion(action: AuditAction) -> Callable[..., None]:
-    def receive(*, instance: Model, **_: Any) -> None:
-        log_audit_event(action=action, about=instance)
-
-    return receive
+def _log_deleted(*, sender: type[Model], instance: Model, **_: Any) -> None:
+    log_audit_event(action=DELETED[sender], about=instance)
 
 
 def _is_cascade(origin: Any, model: type[Model]) -> bool:
@@ -126,6 +90,7 @@ def _log_flow(flow: Flow, created: bool, fields: frozenset[str]) -> None:
         log_audit_event(action=AuditAction.FLOW_CHANGED, about=flow, details=details | _choose(changes, SHOWN_SETTINGS))
 
 
+@receiver(flows_exported)
 def _log_exported_flows(*, versions: Sequence[FlowVersion], **_: Any) -> None:
     if len(versions) == 1:
         details = {"version": versions[0].number}
@@ -139,6 +104,7 @@ def _log_version(version: FlowVersion, created: bool, fields: frozenset[str]) ->
     log_audit_event(action=AuditAction.FLOW_PUBLISHED, about=version.flow, details=details)
 
 
+@receiver(post_delete, sender=FlowVersion)
 def _log_deleted_version(*, instance: FlowVersion, origin: Any = None, **_: Any) -> None:
     if not _is_cascade(origin, Flow):
         log_audit_event(action=AuditAction.VERSION_DELETED, about=instance.flow, details={"version": instance.number})
@@ -189,6 +155,7 @@ def _log_token(token: ApiToken, created: bool, fields: frozenset[str]) -> None:
         log_audit_event(action=AuditAction.TOKEN_MADE, kind="apitoken", label=token.name, details=details)
 
 
+@receiver(post_delete, sender=ApiToken)
 def _log_deleted_token(*, instance: ApiToken, origin: Any = None, **_: Any) -> None:
     if not _is_cascade(origin, User):
         details = {"of": instance.user.get_username()}
@@ -211,3 +178,32 @@ def _log_endpoint(endpoint: WebhookEndpoint, created: bool, fields: frozenset[st
     elif changes := getattr(endpoint, "_audit_changes", {}):
         details["changed"] = [name.removesuffix("_id") for name in changes]
         log_audit_event(action=AuditAction.WEBHOOK_ENDPOINT_CHANGED, about=endpoint, details=details)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What is watched
+
+SAVED: Mapping[type[Model], Callable[..., None]] = {
+    Flow: _log_flow,
+    FlowVersion: _log_version,
+    User: _log_user,
+    Group: _log_group,
+    RateLimit: _log_limit,
+    ApiToken: _log_token,
+    WebhookEndpoint: _log_endpoint,
+}
+DELETED: Mapping[type[Model], AuditAction] = {
+    Flow: AuditAction.FLOW_DELETED,
+    User: AuditAction.USER_DELETED,
+    Group: AuditAction.GROUP_DELETED,
+    RateLimit: AuditAction.LIMIT_DELETED,
+    WebhookEndpoint: AuditAction.WEBHOOK_ENDPOINT_DELETED,
+}
+for _model in COMPARED:
+    pre_save.connect(_compare, sender=_model)
+for _model in SAVED:
+    post_save.connect(_log_saved, sender=_model)
+for _model in DELETED:
+    post_delete.connect(_log_deleted, sender=_model)
+for _through in (User.groups.through, User.user_permissions.through, Group.permissions.through):
+    m2m_changed.connect(_log_rights, sender=_through)
