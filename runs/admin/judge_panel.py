@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -37,7 +37,6 @@ from runs.try_out.rejudging import (
     REDACTED,
     REMOVED,
     TOO_LARGE,
-    Rejudging,
     Verdict,
     judge_again,
     load_past_attempts,
@@ -93,7 +92,7 @@ def judge_view(request: HttpRequest) -> HttpResponse:
     if not index or not isinstance(steps, list) or index > len(steps):
         raise PostedError("This step is no longer on the page.")
     spec, problems = read_step(document, index)
-    rejudging = Rejudging(())
+    verdicts: list[Verdict] = []
     panel: dict[str, Any]
     if spec is None or problems:
         first = f"{problems[0].message}" if problems else "The step can’t be read."
@@ -106,16 +105,16 @@ def judge_view(request: HttpRequest) -> HttpResponse:
         panel = {"asks_python": True}
     else:
         try:
-            rejudging, left_out = _judge(flow, spec, index, in_python=posted.get("python") is True)
+            verdicts, obstacle, left_out = _judge(flow, spec, index, in_python=posted.get("python") is True)
         except BusyError:
             return JsonResponse({"error": BUSY}, status=503, headers={"Retry-After": "1"})
-        panel = build_panel(spec.step(index), rejudging, left_out)
+        panel = build_panel(spec.step(index), verdicts, obstacle, left_out)
     answer = {
         "html": render_to_string("admin/flows/flow/live/judged.html", {"panel": panel}, request),
-        "is_judged": not panel.get("problem") or bool(rejudging.verdicts),
-        "passed": rejudging.passed,
-        "failed": len(rejudging.verdicts) - rejudging.passed,
-        "changed": rejudging.changed,
+        "is_judged": not panel.get("problem") or bool(verdicts),
+        "passed": _count_passed(verdicts),
+        "failed": len(verdicts) - _count_passed(verdicts),
+        "changed": sum(one.would_change for one in verdicts),
         "seconds": round(time.monotonic() - began, 3),
     }
     return JsonResponse(answer)
@@ -161,32 +160,36 @@ def read_step(document: dict[str, Any], index: int) -> tuple[FlowSpec | None, li
     return (None if checked.spec is None else complete_spec(checked.spec)), problems
 
 
-def _judge(flow: Flow, spec: FlowSpec, index: int, *, in_python: bool) -> tuple[Rejudging, Counter[str]]:
+def _judge(flow: Flow, spec: FlowSpec, index: int, *, in_python: bool) -> tuple[list[Verdict], str, Counter[str]]:
     attempts, left_out = load_past_attempts(flow.pk, spec, index)
     if not attempts:
-        return Rejudging(()), left_out
+        return [], "", left_out
     is_in_python = in_python and is_judged_in_python(spec.step(index), registry)
     with release_slot():
-        return judge_again(spec.step(index), attempts, registry, in_python=is_in_python), left_out
+        return *judge_again(spec.step(index), attempts, registry, in_python=is_in_python), left_out
+
+
+def _count_passed(verdicts: Sequence[Verdict]) -> int:
+    return sum(one.now.outcome is Outcome.PASSED for one in verdicts)
 
 
 # ---------------------------------------------------------------------------------------------------------------
 # What is shown
 
 
-def build_panel(step: StepSpec, rejudging: Rejudging, left_out: Counter[str]) -> dict[str, Any]:
-    """What the panel shows of verdicts."""
-    count = len(rejudging.verdicts)
-    lines = [_build_line(step, verdict) for verdict in rejudging.verdicts]
+def build_panel(step: StepSpec, verdicts: Sequence[Verdict], obstacle: str, left_out: Counter[str]) -> dict[str, Any]:
+    """What the panel shows of verdicts, and of the ``obstacle`` to others."""
+    count, passed = len(verdicts), _count_passed(verdicts)
+    lines = [_build_line(step, verdict) for verdict in verdicts]
+    changed = [line for line in lines if line["would_change"]]
     notes = [f"{format_plural(number, 'output')} left out: {_LEFT_OUT[reason]}" for reason, number in left_out.items()]
     if not count:
-        headline = "" if rejudging.obstacle else "No outputs to judge yet"
-        notes = notes or ([] if rejudging.obstacle else ["No attempt of this step has ended with an output."])
+        headline = "" if obstacle else "No outputs to judge yet"
+        notes = notes or ([] if obstacle else ["No attempt of this step has ended with an output."])
     else:
-        changes = f"{rejudging.changed} would change" if rejudging.changed else "none would change"
+        changes = f"{len(changed)} would change" if changed else "none would change"
         last = "the last output" if count == 1 else f"the last {count} outputs"
-        headline = f"Judged again on {last}: {rejudging.passed} pass, {count - rejudging.passed} fail; {changes}"
-    changed = [line for line in lines if line["would_change"]]
+        headline = f"Judged again on {last}: {passed} pass, {count - passed} fail; {changes}"
     return {
         "headline": headline,
         # The oldest first.
@@ -196,7 +199,7 @@ def build_panel(step: StepSpec, rejudging: Rejudging, left_out: Counter[str]) ->
         "others": [line for line in lines if not line["would_change"]],
         "notes": notes,
         # Why nothing could be judged, or not all of it.
-        "problem": rejudging.obstacle,
+        "problem": obstacle,
     }
 
 

@@ -100,33 +100,16 @@ class Verdict:
         return [issue for issue in self.now.issues if issue.audit in blocking]
 
 
-@dataclass(frozen=True, slots=True)
-class Rejudging:
-    """Verdicts, the newest attempt first, and why there are none of the last attempts, in a sentence."""
-
-    verdicts: tuple[Verdict, ...]
-    obstacle: str = ""
-
-    @property
-    def passed(self) -> int:
-        """How many outputs would pass now."""
-        return sum(verdict.now.outcome is Outcome.PASSED for verdict in self.verdicts)
-
-    @property
-    def changed(self) -> int:
-        """How many attempts would end otherwise."""
-        return sum(verdict.would_change for verdict in self.verdicts)
-
-
 # ---------------------------------------------------------------------------------------------------------------
 # From attempts to verdicts
 
 
 def judge_again(
     step: StepSpec, attempts: Sequence[PastAttempt], registry: Registry, *, in_python: bool = False
-) -> Rejudging:
+) -> tuple[list[Verdict], str]:
     """Judge past attempts by ``step``, whose schema is frozen, in a process of its own.
 
+    Gives the verdicts, the newest attempt first, and why there are none of the last attempts, in a sentence.
     A step that plug-ins judge (``is_judged_in_python``) needs ``in_python``: it is judged in this process, within
     ``MAX_TRY_SECONDS``. Raises ``BusyError`` if the other processes are all taken.
     """
@@ -134,7 +117,7 @@ def judge_again(
     if in_python:
         judged = asyncio.run(_judge_here(step, cases, registry))
     elif is_judged_in_python(step, registry):
-        return Rejudging((), "It is judged in Python.")
+        return [], "It is judged in Python."
     else:
         # The process knows no types: what they refuse beyond their schema is found here.
         judged = judge_in_process(step.model_copy(update={"output_type": None}), cases)
@@ -142,8 +125,7 @@ def judge_again(
         if known is not None:
             typed = tuple(_hold_against_type(known.model, judgement) for judgement in judged.judgements)
             judged = JudgedCases(typed, judged.obstacle)
-    verdicts = tuple(Verdict(past, now) for past, now in zip(attempts, judged.judgements, strict=False))
-    return Rejudging(verdicts, judged.obstacle)
+    return [Verdict(past, now) for past, now in zip(attempts, judged.judgements, strict=False)], judged.obstacle
 
 
 async def _judge_here(step: StepSpec, cases: Iterable[Case], registry: Registry) -> JudgedCases:

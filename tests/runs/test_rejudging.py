@@ -116,11 +116,11 @@ class TestAttempts:
             run = make_stored_run(make_attempt(1, output={"text": text}), spec=make_flow())
         typed = make_step(output_type="tea")
         attempts, _ = load_past_attempts(run.flow_id, make_flow(typed), 1)
-        outcomes = [one.now.outcome.value for one in judge_again(typed, attempts, registry).verdicts]
+        outcomes = [one.now.outcome.value for one in judge_again(typed, attempts, registry)[0]]
         assert outcomes == ["passed", "invalid", "passed"]
         audited = make_step(output_type="tea", audits=(AuditSpec(name="Short", rule="python:short"),))
-        assert judge_again(audited, attempts, registry).verdicts == ()
-        verdicts = judge_again(audited, attempts, registry, in_python=True).verdicts
+        assert judge_again(audited, attempts, registry)[0] == []
+        verdicts = judge_again(audited, attempts, registry, in_python=True)[0]
         assert [one.now.outcome.value for one in verdicts] == ["failed", "invalid", "passed"]
 
 
