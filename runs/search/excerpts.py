@@ -9,7 +9,7 @@ from functools import partial
 
 from flows.engine.differences import Piece
 from runs.search.index import fetch_inputs, fetch_issues, fetch_outputs
-from runs.search.words import PlacedWord, SearchQuery, Term, find_words, fold_text
+from runs.search.words import SearchQuery, Term, find_words, fold_text
 
 MAX_EXCERPTS = 2
 """Excerpts of one run."""
@@ -78,15 +78,14 @@ def _find_terms(text: str, terms: Collection[Term], missing: Collection[Term]) -
     return _mark(text, first, sorted(span for found in spans.values() for span in found)), shown
 
 
-def _find_spans(term: Term, words: Sequence[PlacedWord]) -> list[Span]:
+def _find_spans(term: Term, words: Sequence[tuple[str, int, int]]) -> list[Span]:
     """From where to where the words of a term stand."""
     *inner, last = term.words
     spans = []
-    for position, word in enumerate(words[len(inner) :]):
-        before = words[position : position + len(inner)]
-        is_last = word.word.startswith(last) if term.is_prefix else word.word == last
-        if is_last and [placed.word for placed in before] == inner:
-            spans.append(((before or [word])[0].begin, word.end))
+    for position, (word, _, end) in enumerate(words[len(inner) :]):
+        is_last = word.startswith(last) if term.is_prefix else word == last
+        if is_last and [one for one, _, _ in words[position : position + len(inner)]] == inner:
+            spans.append((words[position][1], end))
     return spans
 
 

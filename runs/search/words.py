@@ -61,29 +61,20 @@ class SearchQuery:
         return all(map(has, self.wanted)) and not any(map(has, self.unwanted))
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedWord:
-    """A word, and from where to where it stands in its text."""
-
-    word: str
-    begin: int
-    end: int
-
-
 def split_words(text: str) -> list[str]:
     """The words of a text in their order: letters and digits, without case and accents."""
     return [word[:MAX_WORD_LENGTH] for word in _WORD.findall(fold_text(text))]
 
 
-def find_words(text: str) -> Iterator[PlacedWord]:
-    """The words of a text with their places."""
+def find_words(text: str) -> Iterator[tuple[str, int, int]]:
+    """The words of a text, and from where to where each stands."""
     characters = [fold_text(character) for character in text]
     # A ligature folds to several characters, a combining mark to none.
     places = [place for place, folded in enumerate(characters) for _ in folded] + [len(text)]
     for match in _WORD.finditer("".join(characters)):
         # Marks on the last character belong to the word.
         end = max(places[match.end()], places[match.end() - 1] + 1)
-        yield PlacedWord(match[0][:MAX_WORD_LENGTH], places[match.start()], end)
+        yield match[0][:MAX_WORD_LENGTH], places[match.start()], end
 
 
 def fold_text(text: str) -> str:
