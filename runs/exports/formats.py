@@ -11,7 +11,7 @@ import io
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -73,10 +73,6 @@ def _format_amount(amount: Decimal | None) -> str:
     return "" if amount is None else f"{amount.normalize():f}"
 
 
-def _format_duration(duration: timedelta | None) -> str:
-    return "" if duration is None else f"{duration.total_seconds():.3f}"
-
-
 def _format_list(texts: list[str]) -> str:
     return format_text_cell("; ".join(texts))
 
@@ -96,7 +92,7 @@ _COLUMNS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "created_at": ("created_at", format_time_cell),
     "started_at": ("started_at", format_time_cell),
     "ended_at": ("ended_at", format_time_cell),
-    "duration_seconds": ("duration", _format_duration),
+    "duration_seconds": ("duration", lambda length: "" if length is None else f"{length.total_seconds():.3f}"),
     "attempts": ("attempt_count", int),
     "retries": ("retry_count", int),
     "steps_passed": ("steps_passed", int),

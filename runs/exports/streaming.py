@@ -37,18 +37,15 @@ _lock = threading.Lock()
 class TooManyFilesError(Exception):
     """This process sends ``MAX_FILES`` files already. ``str(error)`` is a sentence."""
 
-    def __init__(self) -> None:
-        super().__init__(
-            f"This server is already sending {MAX_FILES} files, the maximum. "
-            f"Try again in {RETRY_AFTER_SECONDS} seconds."
-        )
-
 
 def require_free_slot() -> None:
     """Raise ``TooManyFilesError`` if this process sends ``MAX_FILES`` files: before the audit log is written."""
     with _lock:
         if sum(not response.closed for response in _sending) >= MAX_FILES:
-            raise TooManyFilesError
+            raise TooManyFilesError(
+                f"This server is already sending {MAX_FILES} files, the maximum. "
+                f"Try again in {RETRY_AFTER_SECONDS} seconds."
+            )
 
 
 def send_file(request: HttpRequest, parts: Iterator[bytes], *, name: str, content_type: str) -> StreamingHttpResponse:

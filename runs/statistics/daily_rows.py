@@ -74,11 +74,6 @@ def build_key(row: DailyCounts) -> Key:
     return tuple(getattr(row, name) for name in KEY_NAMES[type(row)])
 
 
-def has_equal_counts(row: DailyCounts, other: DailyCounts) -> bool:
-    """Whether two rows of a model count the same."""
-    return all(getattr(row, name) == getattr(other, name) for name in VALUE_NAMES[type(row)])
-
-
 def store_rows(model: type[DailyCounts], rows: Collection[DailyCounts]) -> None:
     """Insert rows, or replace the counts of those that are there."""
     model._default_manager.bulk_create(

@@ -14,7 +14,7 @@ from runs.locks import STATISTICS, renew
 from runs.models import PurgedDay, Run
 from runs.models.statistics import DailyCounts
 from runs.statistics.counting import add_runs, load_ended_runs
-from runs.statistics.daily_rows import BATCH_SIZE, DailyRows, Key, build_key, has_equal_counts, store_rows
+from runs.statistics.daily_rows import BATCH_SIZE, VALUE_NAMES, DailyRows, Key, build_key, store_rows
 
 RUN_BATCH_SIZE = 500
 LEASE = timedelta(minutes=1)
@@ -22,10 +22,7 @@ LEASE = timedelta(minutes=1)
 
 
 class LeaseLostError(Exception):
-    """The lease expired: runs may have been counted since."""
-
-    def __init__(self) -> None:
-        super().__init__("Statistics were added to while they were rebuilt, after a break of over a minute.")
+    """The lease expired: runs may have been counted since. ``str(error)`` is a sentence."""
 
 
 @dataclass(slots=True)
@@ -71,7 +68,7 @@ def rebuild_flow(
 
 def _renew(token: int) -> None:
     if not renew(STATISTICS, LEASE, token):
-        raise LeaseLostError
+        raise LeaseLostError("Statistics were added to while they were rebuilt, after a break of over a minute.")
 
 
 def _batch_counted(flow: Flow, first: date) -> Iterator[list[int]]:
@@ -87,7 +84,12 @@ def _batch_counted(flow: Flow, first: date) -> Iterator[list[int]]:
 def _correct(stored: QuerySet[DailyCounts], counted: dict[Key, DailyCounts], rebuilt: Rebuilt) -> None:
     """Store what was counted, where it is not what is stored."""
     before = {build_key(row): row for row in stored}
-    wrong = [row for key, row in counted.items() if key not in before or not has_equal_counts(row, before[key])]
+    names = VALUE_NAMES[stored.model]
+    wrong = [
+        row
+        for key, row in counted.items()
+        if key not in before or any(getattr(row, name) != getattr(before[key], name) for name in names)
+    ]
     surplus = [row.pk for key, row in before.items() if key not in counted]
     store_rows(stored.model, wrong)
     for begin in range(0, len(surplus), BATCH_SIZE):

@@ -30,11 +30,7 @@ _CONTEXT = "toolflow: secret of a webhook"
 
 
 class RotatedRecentlyError(Exception):
-    """Another rotation would end a secret that receivers may still use; ``until`` is when it ends by itself."""
-
-    def __init__(self, until: datetime) -> None:
-        super().__init__(f"The previous secret is valid until {until:%Y-%m-%d %H:%M} UTC; rotating again ends it.")
-        self.until = until
+    """Another rotation would end a secret that receivers may still use. ``str(error)`` is a sentence."""
 
 
 def fetch_installation_secret() -> InstallationSecret:
@@ -70,7 +66,8 @@ def rotate_secret(signer: SigningSecret, *, ends_previous: bool = False) -> None
         signer.refresh_from_db(from_queryset=type(signer)._default_manager.select_for_update())
         until = find_overlap_end(signer)
         if until is not None and not ends_previous:
-            raise RotatedRecentlyError(until)
+            valid = f"The previous secret is valid until {until:%Y-%m-%d %H:%M} UTC"
+            raise RotatedRecentlyError(f"{valid}; rotating again ends it.")
         signer.previous_seed, signer.secret_seed = signer.secret_seed, make_secret_seed()
         signer.secret_changed_at = timezone.now()
         signer.save(update_fields=["previous_seed", "secret_seed", "secret_changed_at"])
