@@ -17,30 +17,23 @@ APPS = ("auth", "flows", "runs")
 """Whose permissions the groups have."""
 
 
-def _name_permissions(app: str, actions: Iterable[str], *models: str) -> frozenset[str]:
-    return frozenset(f"{app}.{action}_{model}" for action in actions for model in models)
+def _name_views(app: str, *models: str) -> frozenset[str]:
+    return frozenset(f"{app}.view_{model}" for model in models)
 
 
-_EVERY_ACTION = ("view", "add", "change", "delete")
+def _name_all(app: str, *models: str) -> frozenset[str]:
+    return frozenset(f"{app}.{action}_{model}" for action in ("view", "add", "change", "delete") for model in models)
 
-_VIEWER = _name_permissions("flows", ["view"], "flow", "stepdefinition", "auditrule", "flowversion") | (
-    _name_permissions("runs", ["view"], "run", "step", "attempt", "issue", "tokenusage", "worker")
-)
+
+_VIEWER = _name_views("flows", "flow", "stepdefinition", "auditrule", "flowversion")
+_VIEWER |= _name_views("runs", "run", "step", "attempt", "issue", "tokenusage", "worker")
 # To cancel a run is to change it.
 _OPERATOR = _VIEWER | {"runs.add_run", "runs.change_run"}
 # Only what never ran can be deleted, by whomsoever; versions go with their flow.
-_EDITOR = (
-    _OPERATOR
-    | {"flows.delete_flowversion"}
-    | (_name_permissions("flows", _EVERY_ACTION, "flow", "stepdefinition", "auditrule"))
-    | _name_permissions("runs", _EVERY_ACTION, "webhookendpoint")
-)
-_ADMINISTRATOR = (
-    _EDITOR
-    | _name_permissions("runs", _EVERY_ACTION, "ratelimit")
-    | (_name_permissions("auth", _EVERY_ACTION, "user", "group"))
-    | {"runs.view_trailentry"}
-)
+_EDITOR = _OPERATOR | {"flows.delete_flowversion"} | _name_all("flows", "flow", "stepdefinition", "auditrule")
+_EDITOR |= _name_all("runs", "webhookendpoint")
+_ADMINISTRATOR = _EDITOR | _name_all("runs", "ratelimit") | _name_all("auth", "user", "group")
+_ADMINISTRATOR |= {"runs.view_trailentry"}
 
 ACCESS_GROUPS: Mapping[str, frozenset[str]] = {
     "Viewer": _VIEWER,
