@@ -20,7 +20,8 @@ from flows.engine.providers import Api
 from flows.engine.spec import ServiceTier
 from runs.observability.log_lines import FORMATS, LEVELS, build_logging
 from runs.webhooks.addresses import Target
-from toolflow_site import api_description, environment, production
+from toolflow_site import api_description, production
+from toolflow_site import environment as env
 from toolflow_site.servers import build_broker, build_caches, build_database
 
 _SITE_DIR = Path(__file__).resolve().parent
@@ -31,70 +32,70 @@ _IS_CHECKOUT = (_SITE_DIR.parent / "manage.py").exists()
 BASE_DIR = _SITE_DIR.parent if _IS_CHECKOUT else Path.cwd()
 _PARTS_DIR = _SITE_DIR.parent if _IS_CHECKOUT else _SITE_DIR
 
-environment.load_env_file(BASE_DIR / environment.read_text("TOOLFLOW_ENV_FILE", ".env"))
+env.load_env_file(BASE_DIR / env.read_text("TOOLFLOW_ENV_FILE", ".env"))
 
 # What ToolFlow itself reads
 
-TOOLFLOW_ENV = environment.read_choice("TOOLFLOW_ENV", "development", ("development", "production"))
+TOOLFLOW_ENV = env.read_choice("TOOLFLOW_ENV", "development", ("development", "production"))
 """In production unsafe settings are refused: see ``toolflow_site/production.py``."""
 _IS_PRODUCTION = TOOLFLOW_ENV == "production"
 
-TOOLFLOW_DATA_DIR = environment.read_data_dir("TOOLFLOW_DATA_DIR", BASE_DIR / "var", base=BASE_DIR)
+TOOLFLOW_DATA_DIR = env.read_data_dir("TOOLFLOW_DATA_DIR", BASE_DIR / "var", base=BASE_DIR)
 
-TOOLFLOW_OPENAI_API_KEY = environment.read_secret("OPENAI_API_KEY")
-TOOLFLOW_OPENAI_BASE_URL = environment.read_base_url("OPENAI_BASE_URL")
-TOOLFLOW_PROVIDER = environment.read_choice(
+TOOLFLOW_OPENAI_API_KEY = env.read_secret("OPENAI_API_KEY")
+TOOLFLOW_OPENAI_BASE_URL = env.read_base_url("OPENAI_BASE_URL")
+TOOLFLOW_PROVIDER = env.read_choice(
     "TOOLFLOW_PROVIDER",
     "openai" if TOOLFLOW_OPENAI_API_KEY or TOOLFLOW_OPENAI_BASE_URL else "simulated",
     ("simulated", "openai"),
 )
-TOOLFLOW_PROVIDER_NAMED = bool(environment.read_text("TOOLFLOW_PROVIDER"))
+TOOLFLOW_PROVIDER_NAMED = bool(env.read_text("TOOLFLOW_PROVIDER"))
 """Whether it is set, rather than that it follows from what else is set."""
 if TOOLFLOW_PROVIDER == "openai" and not (TOOLFLOW_OPENAI_API_KEY or TOOLFLOW_OPENAI_BASE_URL):
     raise ImproperlyConfigured(
         "TOOLFLOW_PROVIDER is “openai”, but neither OPENAI_API_KEY nor OPENAI_BASE_URL is set; set one of them."
     )
 
-TOOLFLOW_API = environment.read_choice("TOOLFLOW_API", "auto", tuple(Api))
+TOOLFLOW_API = env.read_choice("TOOLFLOW_API", "auto", tuple(Api))
 """The API by which the default provider is asked."""
 # By this name Django's page of an error in development leaves the values out.
-TOOLFLOW_API_HEADERS = environment.read_headers("TOOLFLOW_HEADERS")
+TOOLFLOW_API_HEADERS = env.read_headers("TOOLFLOW_HEADERS")
 """Sent to the default provider with every call."""
-TOOLFLOW_PROVIDERS = environment.read_providers("TOOLFLOW_PROVIDERS")
+TOOLFLOW_PROVIDERS = env.read_providers("TOOLFLOW_PROVIDERS")
 """Other providers by name: flows name their models as ``provider:model``."""
 
 # What calls fall back to where neither step nor flow says otherwise.
-TOOLFLOW_MODEL = environment.read_text("TOOLFLOW_MODEL", "gpt-5-mini")
-TOOLFLOW_TEMPERATURE = environment.read_number("TOOLFLOW_TEMPERATURE", None, minimum=0, maximum=2, is_whole=False)
-TOOLFLOW_MAX_TOKENS = environment.read_number("TOOLFLOW_MAX_TOKENS", None, minimum=1)
-TOOLFLOW_REASONING_EFFORT = environment.read_choice("TOOLFLOW_REASONING_EFFORT", "", tuple(ReasoningEffort)) or None
-TOOLFLOW_SERVICE_TIER = environment.read_choice("TOOLFLOW_SERVICE_TIER", "", tuple(ServiceTier)) or None
+TOOLFLOW_MODEL = env.read_text("TOOLFLOW_MODEL", "gpt-5-mini")
+TOOLFLOW_TEMPERATURE = env.read_number("TOOLFLOW_TEMPERATURE", None, minimum=0, maximum=2, is_whole=False)
+TOOLFLOW_MAX_TOKENS = env.read_number("TOOLFLOW_MAX_TOKENS", None, minimum=1)
+TOOLFLOW_REASONING_EFFORT = env.read_choice("TOOLFLOW_REASONING_EFFORT", "", tuple(ReasoningEffort)) or None
+TOOLFLOW_SERVICE_TIER = env.read_choice("TOOLFLOW_SERVICE_TIER", "", tuple(ServiceTier)) or None
 
-TOOLFLOW_CALL_TIMEOUT = environment.read_number("TOOLFLOW_CALL_TIMEOUT", 120, minimum=1)
+TOOLFLOW_CALL_TIMEOUT = env.read_number("TOOLFLOW_CALL_TIMEOUT", 120, minimum=1)
 """Seconds that one model call may take; calls of the service tier flex have 15 minutes at least."""
-TOOLFLOW_STOP_SECONDS = environment.read_number("TOOLFLOW_STOP_SECONDS", 150, minimum=0)
+TOOLFLOW_STOP_SECONDS = env.read_number("TOOLFLOW_STOP_SECONDS", 150, minimum=0)
 """Seconds that a stopping worker waits for calls in flight before it interrupts them."""
-TOOLFLOW_RUNS_IN_FLIGHT = environment.read_number("TOOLFLOW_RUNS_IN_FLIGHT", 200, minimum=1, maximum=10_000)
+TOOLFLOW_RUNS_IN_FLIGHT = env.read_number("TOOLFLOW_RUNS_IN_FLIGHT", 200, minimum=1, maximum=10_000)
 """How many runs one worker process has under way at the same time."""
-TOOLFLOW_WORKERS = environment.read_number("TOOLFLOW_WORKERS", 2, minimum=2, maximum=64)
+TOOLFLOW_WORKERS = env.read_number("TOOLFLOW_WORKERS", 2, minimum=2, maximum=64)
 """Worker processes of this host. All but one execute runs, so that sweeps always find a free one."""
-TOOLFLOW_LEASE = environment.read_number("TOOLFLOW_LEASE", 60, minimum=2, maximum=600)
+TOOLFLOW_LEASE = env.read_number("TOOLFLOW_LEASE", 60, minimum=2, maximum=600)
 """Seconds that a worker without a heartbeat keeps its runs."""
-TOOLFLOW_SEVERAL_HOSTS = environment.read_flag("TOOLFLOW_SEVERAL_HOSTS", default=False)
+TOOLFLOW_SEVERAL_HOSTS = env.read_flag("TOOLFLOW_SEVERAL_HOSTS", default=False)
 """Whether web servers or workers run on several hosts: then the checks refuse what only works on one."""
-TOOLFLOW_PLUGINS = environment.read_list(
+TOOLFLOW_PLUGINS = env.read_list(
     "TOOLFLOW_PLUGINS",
     ["flows.examples.plugins"],
     validate=lambda module: all(part.isidentifier() for part in module.split(".")),
     expected="Python modules such as company.audits",
 )
-TOOLFLOW_PLUGIN_TIMEOUT = environment.read_number("TOOLFLOW_PLUGIN_TIMEOUT", 60, minimum=1, maximum=3600)
+TOOLFLOW_PLUGIN_TIMEOUT = env.read_number("TOOLFLOW_PLUGIN_TIMEOUT", 60, minimum=1, maximum=3600)
 """Seconds that one call of a plug-in may take."""
-TOOLFLOW_PLUGIN_WAIT = environment.read_number("TOOLFLOW_PLUGIN_WAIT", 900, minimum=0, maximum=604_800)
+TOOLFLOW_PLUGIN_WAIT = env.read_number("TOOLFLOW_PLUGIN_WAIT", 900, minimum=0, maximum=604_800)
 """Seconds that a run waits for a worker that has the plug-ins of its version."""
 
-TOOLFLOW_KEEP_DAYS = environment.read_number("TOOLFLOW_KEEP_DAYS", None, minimum=1, maximum=36_500)
-TOOLFLOW_KEEP_OUTPUTS_DAYS = environment.read_number("TOOLFLOW_KEEP_OUTPUTS_DAYS", None, minimum=1, maximum=36_500)
+TOOLFLOW_KEEP_DAYS = env.read_number("TOOLFLOW_KEEP_DAYS", None, minimum=1, maximum=36_500)
+TOOLFLOW_KEEP_OUTPUTS_DAYS = env.read_number("TOOLFLOW_KEEP_OUTPUTS_DAYS", None, minimum=1, maximum=36_500)
 """Days from its end that a run is kept, and what it read and wrote, where its flow says nothing; for ever if None."""
 if TOOLFLOW_KEEP_DAYS is not None and (TOOLFLOW_KEEP_OUTPUTS_DAYS or 0) > TOOLFLOW_KEEP_DAYS:
     raise ImproperlyConfigured(
@@ -102,15 +103,15 @@ if TOOLFLOW_KEEP_DAYS is not None and (TOOLFLOW_KEEP_OUTPUTS_DAYS or 0) > TOOLFL
         f"most the {TOOLFLOW_KEEP_DAYS} of TOOLFLOW_KEEP_DAYS."
     )
 
-TOOLFLOW_API_MAX_BODY = environment.read_number("TOOLFLOW_API_MAX_BODY", 10_000_000, minimum=10_000)
+TOOLFLOW_API_MAX_BODY = env.read_number("TOOLFLOW_API_MAX_BODY", 10_000_000, minimum=10_000)
 """Bytes that the body of a request to the API may have."""
-TOOLFLOW_API_READS_PER_MINUTE = environment.read_number("TOOLFLOW_API_READS_PER_MINUTE", 12_000, minimum=1)
-TOOLFLOW_API_WRITES_PER_MINUTE = environment.read_number("TOOLFLOW_API_WRITES_PER_MINUTE", 12_000, minimum=1)
+TOOLFLOW_API_READS_PER_MINUTE = env.read_number("TOOLFLOW_API_READS_PER_MINUTE", 12_000, minimum=1)
+TOOLFLOW_API_WRITES_PER_MINUTE = env.read_number("TOOLFLOW_API_WRITES_PER_MINUTE", 12_000, minimum=1)
 """Requests to the API that a token may make, or a user who is signed in on the pages."""
-TOOLFLOW_API_STRANGERS_PER_MINUTE = environment.read_number("TOOLFLOW_API_STRANGERS_PER_MINUTE", 600, minimum=1)
+TOOLFLOW_API_STRANGERS_PER_MINUTE = env.read_number("TOOLFLOW_API_STRANGERS_PER_MINUTE", 600, minimum=1)
 """Requests to the API that one address may make without a token that lets it in."""
 
-TOOLFLOW_WEBHOOK_ALLOW = environment.read_list(
+TOOLFLOW_WEBHOOK_ALLOW = env.read_list(
     "TOOLFLOW_WEBHOOK_ALLOW",
     validate=Target.parse,
     expected="hosts (hooks.example.com, *.example.com), addresses (192.0.2.7, [fd00::7]) or networks (10.0.0.0/8), "
@@ -119,62 +120,58 @@ TOOLFLOW_WEBHOOK_ALLOW = environment.read_list(
 )
 """Hosts and networks, with their ports, that webhooks may reach besides the internet, and without TLS."""
 
-TOOLFLOW_ALLOWED_HOSTS = environment.read_list("TOOLFLOW_ALLOWED_HOSTS")
-TOOLFLOW_URL_PREFIX = environment.read_value(
+TOOLFLOW_ALLOWED_HOSTS = env.read_list("TOOLFLOW_ALLOWED_HOSTS")
+TOOLFLOW_URL_PREFIX = env.read_value(
     "TOOLFLOW_URL_PREFIX",
     "",
     lambda text: re.fullmatch(r"((?:/[A-Za-z0-9._~-]+)*)/?", text)[1],  # type: ignore[index]  # None is not valid
     "a path such as /toolflow, of letters, digits, “-”, “.”, “_” and “~”",
 )
 """The path below which everything lies, such as ``/toolflow``; empty if ToolFlow has a host for itself."""
-TOOLFLOW_TRUSTED_PROXIES = environment.read_list(
+TOOLFLOW_TRUSTED_PROXIES = env.read_list(
     "TOOLFLOW_TRUSTED_PROXIES", validate=ip_network, expected="addresses (127.0.0.1) or networks (172.16.0.0/12)"
 )
 """Addresses and networks of proxies that say where a request came from and whether it came through TLS."""
-TOOLFLOW_MAX_BODY = environment.read_number("TOOLFLOW_MAX_BODY", 20_000_000, minimum=10_000)
+TOOLFLOW_MAX_BODY = env.read_number("TOOLFLOW_MAX_BODY", 20_000_000, minimum=10_000)
 """Bytes that the body of any request may have."""
-TOOLFLOW_WEB_PROCESSES = environment.read_number("TOOLFLOW_WEB_PROCESSES", 1, minimum=1, maximum=64)
+TOOLFLOW_WEB_PROCESSES = env.read_number("TOOLFLOW_WEB_PROCESSES", 1, minimum=1, maximum=64)
 """Processes that serve pages and the API on this host."""
-TOOLFLOW_WEB_CONNECTIONS = environment.read_number("TOOLFLOW_WEB_CONNECTIONS", 1000, minimum=10, maximum=100_000)
+TOOLFLOW_WEB_CONNECTIONS = env.read_number("TOOLFLOW_WEB_CONNECTIONS", 1000, minimum=10, maximum=100_000)
 """Connections that each of them has open at the same time; further ones get 503."""
 
-TOOLFLOW_LOG_FORMAT = environment.read_choice("TOOLFLOW_LOG_FORMAT", "json" if _IS_PRODUCTION else "plain", FORMATS)
-TOOLFLOW_LOG_LEVEL = environment.read_text("TOOLFLOW_LOG_LEVEL") and environment.read_choice(
-    "TOOLFLOW_LOG_LEVEL", "", LEVELS
-)
+TOOLFLOW_LOG_FORMAT = env.read_choice("TOOLFLOW_LOG_FORMAT", "json" if _IS_PRODUCTION else "plain", FORMATS)
+TOOLFLOW_LOG_LEVEL = env.read_text("TOOLFLOW_LOG_LEVEL") and env.read_choice("TOOLFLOW_LOG_LEVEL", "", LEVELS)
 """Empty for one that fits the format: see ``runs/observability/log_lines.py``."""
-TOOLFLOW_ACCESS_LOG = environment.read_choice(
+TOOLFLOW_ACCESS_LOG = env.read_choice(
     "TOOLFLOW_ACCESS_LOG",
     "without-probes" if TOOLFLOW_LOG_FORMAT == "json" else "none",
     ("all", "without-probes", "none"),
 )
 """Which requests have a line in the log."""
-TOOLFLOW_METRICS_TOKEN = environment.read_secret("TOOLFLOW_METRICS_TOKEN")
+TOOLFLOW_METRICS_TOKEN = env.read_secret("TOOLFLOW_METRICS_TOKEN")
 """The token that lets a client read metrics; without one the address doesn't exist."""
-TOOLFLOW_WEB_METRICS_DIR = environment.read_text("PROMETHEUS_MULTIPROC_DIR")
+TOOLFLOW_WEB_METRICS_DIR = env.read_text("PROMETHEUS_MULTIPROC_DIR")
 """Where the processes of one web server count requests together; "manage.py serve" sees to it."""
-TOOLFLOW_WORKER_METRICS_PORT = environment.read_number("TOOLFLOW_WORKER_METRICS_PORT", None, minimum=1, maximum=65_000)
+TOOLFLOW_WORKER_METRICS_PORT = env.read_number("TOOLFLOW_WORKER_METRICS_PORT", None, minimum=1, maximum=65_000)
 """The first of the ports on which the processes of the worker serve what they measure."""
-TOOLFLOW_WORKER_METRICS_HOST = environment.read_value(
+TOOLFLOW_WORKER_METRICS_HOST = env.read_value(
     "TOOLFLOW_WORKER_METRICS_HOST", "127.0.0.1", lambda text: str(ip_address(text)), "an address such as 127.0.0.1"
 )
 """The address of this host on which they do."""
 if TOOLFLOW_WORKER_METRICS_PORT and not TOOLFLOW_METRICS_TOKEN:
     raise ImproperlyConfigured("TOOLFLOW_WORKER_METRICS_PORT is set, but TOOLFLOW_METRICS_TOKEN is not: set both.")
-TOOLFLOW_TRACES = environment.read_base_url("TOOLFLOW_TRACES")
+TOOLFLOW_TRACES = env.read_base_url("TOOLFLOW_TRACES")
 """The collector that traces of runs go to, as OTLP over HTTP; without it none are made."""
-TOOLFLOW_TRACE_CONTENT = environment.read_flag("TOOLFLOW_TRACE_CONTENT", default=False)
+TOOLFLOW_TRACE_CONTENT = env.read_flag("TOOLFLOW_TRACE_CONTENT", default=False)
 """Whether traces hold what was sent to the model and what came back."""
-TOOLFLOW_PLAIN_HTTP_HOSTS = environment.read_list("TOOLFLOW_PLAIN_HTTP_HOSTS")
+TOOLFLOW_PLAIN_HTTP_HOSTS = env.read_list("TOOLFLOW_PLAIN_HTTP_HOSTS")
 """Hosts that production may send keys and content to without TLS."""
 
 # Django
 
-SECRET_KEY = environment.read_secret_key(
-    "TOOLFLOW_SECRET_KEY", None if _IS_PRODUCTION else TOOLFLOW_DATA_DIR / "secret_key"
-)
-SECRET_KEY_FALLBACKS = environment.read_secret("TOOLFLOW_SECRET_KEY_FALLBACKS").split()
-DEBUG = environment.read_flag("TOOLFLOW_DEBUG", default=False)
+SECRET_KEY = env.read_secret_key("TOOLFLOW_SECRET_KEY", None if _IS_PRODUCTION else TOOLFLOW_DATA_DIR / "secret_key")
+SECRET_KEY_FALLBACKS = env.read_secret("TOOLFLOW_SECRET_KEY_FALLBACKS").split()
+DEBUG = env.read_flag("TOOLFLOW_DEBUG", default=False)
 ALLOWED_HOSTS = TOOLFLOW_ALLOWED_HOSTS or ["localhost", "127.0.0.1", "[::1]"]
 
 INSTALLED_APPS = [
@@ -235,7 +232,7 @@ TEMPLATES = [
 DATABASES = {
     "default": build_database(
         "DATABASE_URL",
-        environment.read_secret("DATABASE_URL"),
+        env.read_secret("DATABASE_URL"),
         sqlite_path=TOOLFLOW_DATA_DIR / "toolflow.sqlite3",
         base=BASE_DIR,
     ),
@@ -255,7 +252,7 @@ AUTH_PASSWORD_VALIDATORS = [
 LANGUAGE_CODE = "en"
 USE_I18N = False
 USE_TZ = True
-TIME_ZONE = environment.read_value(
+TIME_ZONE = env.read_value(
     "TOOLFLOW_TIME_ZONE", "UTC", lambda text: ZoneInfo(text).key, "the name of a time zone such as Europe/Vienna"
 )
 
@@ -264,7 +261,7 @@ FORCE_SCRIPT_NAME = TOOLFLOW_URL_PREFIX or None
 STATIC_URL = f"{TOOLFLOW_URL_PREFIX}/static/"
 STATICFILES_DIRS = [_PARTS_DIR / "static"]
 GUIDES_DIR = _PARTS_DIR / "docs"
-_STATIC_ROOT = environment.read_path("TOOLFLOW_STATIC_ROOT", TOOLFLOW_DATA_DIR / "static", base=BASE_DIR)
+_STATIC_ROOT = env.read_path("TOOLFLOW_STATIC_ROOT", TOOLFLOW_DATA_DIR / "static", base=BASE_DIR)
 # WhiteNoise warns of a directory that is not there.
 STATIC_ROOT = _STATIC_ROOT if _IS_PRODUCTION or _STATIC_ROOT.is_dir() else None
 # In development served straight from the installed packages and static/: there is nothing to collect first.
@@ -286,13 +283,13 @@ DATA_UPLOAD_MAX_NUMBER_FIELDS = 10_000
 # Security
 
 CSRF_FAILURE_VIEW = "toolflow_site.errors.show_expired_form"
-CSRF_TRUSTED_ORIGINS = environment.read_list(
+CSRF_TRUSTED_ORIGINS = env.read_list(
     "TOOLFLOW_CSRF_TRUSTED_ORIGINS",
     validate=re.compile(r"https?://[^/?#]+").fullmatch,
     expected="origins such as https://flows.example.com",
 )
 # An installation whose origins are all HTTPS serves through TLS; the embedded default has none.
-TOOLFLOW_HTTPS = environment.read_flag(
+TOOLFLOW_HTTPS = env.read_flag(
     "TOOLFLOW_HTTPS",
     default=_IS_PRODUCTION
     or (bool(CSRF_TRUSTED_ORIGINS) and all(origin.startswith("https://") for origin in CSRF_TRUSTED_ORIGINS)),
@@ -305,23 +302,23 @@ SESSION_COOKIE_PATH = CSRF_COOKIE_PATH = f"{TOOLFLOW_URL_PREFIX}/"
 _IS_HTTPS_ONLY = _IS_PRODUCTION and TOOLFLOW_HTTPS
 SECURE_SSL_REDIRECT = _IS_HTTPS_ONLY
 SECURE_REDIRECT_EXEMPT = [r"^(.*/)?(healthz|readyz|metrics)$"]
-SECURE_HSTS_SECONDS = environment.read_number(
+SECURE_HSTS_SECONDS = env.read_number(
     "TOOLFLOW_HSTS_SECONDS", 3600 if _IS_HTTPS_ONLY else 0, minimum=0, maximum=63_072_000
 )
-SECURE_HSTS_INCLUDE_SUBDOMAINS = environment.read_flag("TOOLFLOW_HSTS_SUBDOMAINS", default=False)
+SECURE_HSTS_INCLUDE_SUBDOMAINS = env.read_flag("TOOLFLOW_HSTS_SUBDOMAINS", default=False)
 # What holds for other names of the domain, and for ever in the lists that browsers come with, is no decision of ours.
 SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
 
-SESSION_COOKIE_AGE = 3600 * environment.read_number("TOOLFLOW_SESSION_HOURS", 336, minimum=1, maximum=8760)
-TOOLFLOW_TOKEN_MAX_DAYS = environment.read_number("TOOLFLOW_TOKEN_MAX_DAYS", None, minimum=1, maximum=3650)
+SESSION_COOKIE_AGE = 3600 * env.read_number("TOOLFLOW_SESSION_HOURS", 336, minimum=1, maximum=8760)
+TOOLFLOW_TOKEN_MAX_DAYS = env.read_number("TOOLFLOW_TOKEN_MAX_DAYS", None, minimum=1, maximum=3650)
 """Days that a new API token may last; without it any number, and for ever."""
 
 # Signing in: see toolflow_site/sign_in.py.
 AXES_HANDLER = "toolflow_site.sign_in.SignInThrottle"
 AXES_LOCKOUT_CALLABLE = "toolflow_site.sign_in.show_lockout"
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"], "ip_address", "username"]
-AXES_FAILURE_LIMIT = environment.read_number("TOOLFLOW_SIGN_IN_TRIES", 5, minimum=2, maximum=100)
-AXES_COOLOFF_TIME = timedelta(minutes=environment.read_number("TOOLFLOW_LOCKOUT_MINUTES", 15, minimum=1, maximum=1440))
+AXES_FAILURE_LIMIT = env.read_number("TOOLFLOW_SIGN_IN_TRIES", 5, minimum=2, maximum=100)
+AXES_COOLOFF_TIME = timedelta(minutes=env.read_number("TOOLFLOW_LOCKOUT_MINUTES", 15, minimum=1, maximum=1440))
 # Further failures do not lengthen it.
 AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
 AXES_RESET_ON_SUCCESS = True
@@ -337,18 +334,18 @@ AXES_SENSITIVE_PARAMETERS = [
 ]
 
 # Signing in through a provider of OpenID Connect: see toolflow_site/openid.py. Off, and not even loaded, without one.
-TOOLFLOW_OIDC_ISSUER = environment.read_base_url("TOOLFLOW_OIDC_ISSUER")
-TOOLFLOW_OIDC_NAME = environment.read_text("TOOLFLOW_OIDC_NAME", "Your organisation")
-TOOLFLOW_OIDC_DOMAINS = environment.read_list("TOOLFLOW_OIDC_DOMAINS")
-TOOLFLOW_OIDC_GROUPS = environment.read_pairs("TOOLFLOW_OIDC_GROUPS")
-TOOLFLOW_OIDC_GROUPS_CLAIM = environment.read_text("TOOLFLOW_OIDC_GROUPS_CLAIM", "groups")
-TOOLFLOW_OIDC_LINK = environment.read_list("TOOLFLOW_OIDC_LINK")
+TOOLFLOW_OIDC_ISSUER = env.read_base_url("TOOLFLOW_OIDC_ISSUER")
+TOOLFLOW_OIDC_NAME = env.read_text("TOOLFLOW_OIDC_NAME", "Your organisation")
+TOOLFLOW_OIDC_DOMAINS = env.read_list("TOOLFLOW_OIDC_DOMAINS")
+TOOLFLOW_OIDC_GROUPS = env.read_pairs("TOOLFLOW_OIDC_GROUPS")
+TOOLFLOW_OIDC_GROUPS_CLAIM = env.read_text("TOOLFLOW_OIDC_GROUPS_CLAIM", "groups")
+TOOLFLOW_OIDC_LINK = env.read_list("TOOLFLOW_OIDC_LINK")
 """Names of accounts with a password that are linked to the first user with their e-mail address."""
-TOOLFLOW_OIDC_EMAILS_VERIFIED = environment.read_flag("TOOLFLOW_OIDC_EMAILS_VERIFIED", default=False)
+TOOLFLOW_OIDC_EMAILS_VERIFIED = env.read_flag("TOOLFLOW_OIDC_EMAILS_VERIFIED", default=False)
 """Whether addresses are accepted from a provider that doesn't say whether it verified them."""
-OIDC_RP_CLIENT_ID = environment.read_text("TOOLFLOW_OIDC_CLIENT_ID")
-OIDC_RP_CLIENT_SECRET = environment.read_secret("TOOLFLOW_OIDC_CLIENT_SECRET")
-OIDC_RP_SCOPES = environment.read_text("TOOLFLOW_OIDC_SCOPES", "openid email profile")
+OIDC_RP_CLIENT_ID = env.read_text("TOOLFLOW_OIDC_CLIENT_ID")
+OIDC_RP_CLIENT_SECRET = env.read_secret("TOOLFLOW_OIDC_CLIENT_SECRET")
+OIDC_RP_SCOPES = env.read_text("TOOLFLOW_OIDC_SCOPES", "openid email profile")
 OIDC_RP_SIGN_ALGO = "RS256"
 OIDC_USE_PKCE = True
 OIDC_TIMEOUT = 10
@@ -410,7 +407,7 @@ Q_CLUSTER = {
     "catch_up": False,
     "recycle": 100,
     "poll": 0.2,
-    **build_broker("TOOLFLOW_REDIS_URL", environment.read_secret("TOOLFLOW_REDIS_URL")),
+    **build_broker("TOOLFLOW_REDIS_URL", env.read_secret("TOOLFLOW_REDIS_URL")),
 }
 
 # Caches
