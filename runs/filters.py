@@ -308,11 +308,6 @@ class RunFilters(django_filters.FilterSet):  # type: ignore[misc]  # see above
         return [FilterProblem(name, str(messages[0])) for name, messages in self.form.errors.items()]
 
     @property
-    def is_empty(self) -> bool:
-        """Whether all runs are asked for."""
-        return not self.values
-
-    @property
     def statuses(self) -> tuple[str, ...]:
         """The statuses that are asked for; none means all."""
         return tuple(self.values.get("status", ()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from django.db import transaction
-from django.db.models import F, Q, QuerySet
+from django.db.models import F, Q
 from django.db.models.functions import Now
 
 from runs.models import Lock
@@ -43,16 +43,13 @@ def acquire(name: str, lease: timedelta, *, token: int | None = None) -> int | N
 
 def renew(name: str, lease: timedelta, token: int) -> bool:
     """Prolong a lease, in a transaction until its end at least; False if it has expired or is another's."""
-    return bool(_leased(name, token).filter(held_until__gt=Now()).update(held_until=in_future(lease)))
+    leased = Lock.objects.filter(pk=name, token=token, held_until__gt=Now())
+    return bool(leased.update(held_until=in_future(lease)))
 
 
 def release(name: str, token: int) -> None:
     """Give back a lease; does nothing if it is another's by now."""
-    _leased(name, token).update(held_until=None)
-
-
-def _leased(name: str, token: int) -> QuerySet[Lock]:
-    return Lock.objects.filter(pk=name, token=token)
+    Lock.objects.filter(pk=name, token=token).update(held_until=None)
 
 
 def _create(name: str) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from operator import itemgetter
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from django.db.models import BooleanField, Case, Func, Model, Q, QuerySet, TextField, Value, When
 from django.db.models.expressions import Combinable
@@ -23,7 +23,6 @@ FIRST_SCAN_SIZE = 300
 WINDOW = 3_000
 """Rows that are checked for one page at most: runs in less than 100 ms, also if two filters ask for the same issue."""
 
-Key = TypeVar("Key")
 Turn = Mapping[str, Any]
 """The paging parameter of another page, ``before`` or ``after`` a key; empty for the first page."""
 
@@ -191,16 +190,16 @@ def _fetch(
 
 
 @dataclass(frozen=True, slots=True)
-class Page(Generic[Key]):
+class Page:
     """The keys of a page, the newest first, and where the pages beside it begin; None where there is none."""
 
-    keys: Sequence[Key]
+    keys: Sequence[int]
     newer: Turn | None
     older: Turn | None
-    searched_to: Key | None = None
+    searched_to: int | None = None
 
 
-def cut_page(found: Found, *, limit: int, before: int | None, after: int | None) -> Page[int]:
+def cut_page(found: Found, *, limit: int, before: int | None, after: int | None) -> Page:
     """The page that ``found`` makes: one row more was asked for than the ``limit`` of a page."""
     ids = found.ids
     is_full = len(ids) > limit

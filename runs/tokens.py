@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from django.conf import settings
@@ -11,6 +11,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from runs.audit_log.events import AuditAction, log_audit_event
+from runs.formatting import format_plural
 from runs.models import ApiToken, TokenScope
 
 MAX_NAME_LENGTH = 100
@@ -54,11 +55,6 @@ def find_default_lifetime() -> str:
     return DEFAULT_LIFETIME if DEFAULT_LIFETIME in offered else offered[-1]
 
 
-def format_days(count: int) -> str:
-    """A number of days in words."""
-    return "1 day" if count == 1 else f"{count:,} days"
-
-
 def parse_lifetime(text: str) -> timedelta | None:
     """``90d`` as a length of time, ``never`` as None. Raises ``TokenRefusedError`` for anything else."""
     if text in LIFETIMES:
@@ -71,7 +67,7 @@ def parse_lifetime(text: str) -> timedelta | None:
     most = settings.TOOLFLOW_TOKEN_MAX_DAYS
     right = f"“90d” for 90 days (at most {MAX_LIFETIME.days}), or “never”"
     if most is not None:
-        right = f"“{most}d” for {format_days(most)}, the longest that is allowed here"
+        right = f"“{most}d” for {format_plural(most, 'day')}, the longest that is allowed here"
     raise TokenRefusedError("expires", f"“{text[:40]}” is not an expiry. Write {right}.")
 
 
@@ -95,7 +91,7 @@ def create_token(*, user: User, name: str, scope: str, lifetime: timedelta | Non
     most = settings.TOOLFLOW_TOKEN_MAX_DAYS
     if most is not None and (lifetime is None or lifetime > timedelta(days=most)):
         raise TokenRefusedError(
-            "expires", f"Tokens are valid for at most {format_days(most)} here. Choose an earlier expiry."
+            "expires", f"Tokens are valid for at most {format_plural(most, 'day')} here. Choose an earlier expiry."
         )
     with transaction.atomic():
         # A form that is sent twice must not leave a second token that nobody has seen: one after the other.
@@ -125,15 +121,10 @@ def fetch_token(user: User, key: str) -> ApiToken | None:
 
 
 def revoke_token(token: ApiToken) -> bool:
-    """Revoke a token from now on. False if it let nobody in any more."""
+    """Revoke a token, whose owner must be loaded, from now on. False if it let nobody in any more."""
     with transaction.atomic():
         count: int = ApiToken.objects.filter(pk=token.pk).revoke(timezone.now())
         if count:
             details = {"of": token.user.get_username(), "scope": token.scope}
             log_audit_event(action=AuditAction.TOKEN_REVOKED, kind="apitoken", label=token.name, details=details)
     return count == 1
-
-
-def revoke_tokens(tokens: Iterable[ApiToken]) -> int:
-    """Revoke those of ``tokens`` that let somebody in; gives how many these were. Their owners must be loaded."""
-    return sum(revoke_token(token) for token in tokens)

@@ -20,7 +20,7 @@ from runs.admin.history import column
 from runs.audit_log.events import AuditAction, log_audit_event
 from runs.audit_log.sign_ins import end_sessions
 from runs.models import ApiToken, ProviderIdentity
-from runs.tokens import revoke_tokens
+from runs.tokens import revoke_token
 
 CHANGE_USERS = "auth.change_user"
 """Who may close an account may revoke its tokens, which is less."""
@@ -147,7 +147,7 @@ class ApiTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # see above
             context = {**self.admin_site.each_context(request), "opts": self.opts, "tokens": active, "now": now}
             context |= {"title": "Revoke tokens", "action_name": helpers.ACTION_CHECKBOX_NAME}
             return TemplateResponse(request, "admin/runs/apitoken/revoke.html", context)
-        count = revoke_tokens(tokens.select_related("user"))
+        count = sum(map(revoke_token, tokens.select_related("user")))
         sentence = f"{formatting.format_plural(count, 'token')} revoked." if count else "No token was revoked."
         self.message_user(request, sentence, messages.SUCCESS if count else messages.WARNING)
         return None

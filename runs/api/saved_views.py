@@ -86,7 +86,7 @@ class SavedViews(ApiView):
     def create_saved_view(self, request: Request, body: NewView) -> HttpResponseBase:
         """Keeps filters under a name, beside the list of runs. Each user may keep 50."""
         filters = parse_filter_fields(body.filters)
-        if filters.is_empty:
+        if not filters.values:
             raise InvalidBody([Problem("/filters", "A view needs at least one filter.")])
         if body.is_shared:
             require_permission(request, CHANGE_RUNS.permission)

@@ -33,12 +33,10 @@ from runs.tokens import (
     create_token,
     fetch_token,
     find_default_lifetime,
-    format_days,
     list_lifetimes,
     list_tokens,
     parse_lifetime,
     revoke_token,
-    revoke_tokens,
 )
 
 MAX_SESSIONS = 50
@@ -87,7 +85,7 @@ def show_account(request: HttpRequest) -> HttpResponse:
             form.save()
             update_session_auth_hash(request, user)
             count = _end_sessions(request, user)
-            tokens = revoke_tokens(active.select_related("user")) if "tokens" in request.POST else 0
+            tokens = sum(map(revoke_token, active.select_related("user"))) if "tokens" in request.POST else 0
         ended = f" {format_plural(count, 'other session')} ended." if count else ""
         revoked = f" {format_plural(tokens, 'API token')} revoked." if tokens else ""
         messages.success(request, f"Password changed.{ended}{revoked}")
@@ -183,7 +181,7 @@ def show_tokens(request: HttpRequest) -> HttpResponse:
         "created": created,
         "max_name_length": MAX_NAME_LENGTH,
         "scopes": [(scope, word, text, user.has_perm(needed)) for scope, (word, text, needed) in SCOPES.items()],
-        "expiries": [(text, _EXPIRIES.get(text) or format_days(int(text[:-1]))) for text in list_lifetimes()],
+        "expiries": [(text, _EXPIRIES.get(text) or format_plural(int(text[:-1]), "day")) for text in list_lifetimes()],
     }
     return render(request, "runs/api_tokens.html", context, status=422 if problems else 200)
 

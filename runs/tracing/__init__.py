@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 
@@ -20,9 +20,9 @@ def create_tracer() -> RunTracer | None:
     return RunTracer(settings.TOOLFLOW_TRACES, with_content=settings.TOOLFLOW_TRACE_CONTENT)
 
 
-def trace_request(*, headers: Mapping[str, str], request_id: str, name: str, status: int, seconds: float) -> None:
+def trace_request(*, headers: Mapping[str, str], **about: Any) -> None:
     """Send a span of a request that was just answered, if it started runs and brought ``traceparent``; never raises."""
     if settings.TOOLFLOW_TRACES and "traceparent" in headers:
         from runs.tracing import spans
 
-        spans.trace_request(headers=headers, request_id=request_id, name=name, status=status, seconds=seconds)
+        spans.trace_request(headers=headers, **about)

@@ -58,7 +58,7 @@ def test_a_token_is_made_shown_once_and_lets_its_owner_in(viewer: Client) -> Non
     [
         (1, ["1d 1 day"], "1d"),
         (45, ["30d 30 days", "45d 45 days"], "45d"),
-        (2000, ["30d 30 days", "90d 90 days", "365d 1 year", "2000d 2,000 days"], "90d"),
+        (2000, ["30d 30 days", "90d 90 days", "365d 1 year", "2000d 2\u202f000 days"], "90d"),
     ],
     ids=["1", "45", "2000"],
 )
