@@ -1,7 +1,8 @@
-"""A clock that goes on when it is told to."""
+"""Clocks that go on when they are told to, or while somebody sleeps."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import ModuleType
 
 import pytest
@@ -17,3 +18,18 @@ class MovedClock:
     def go_on(self, seconds: float) -> None:
         """Let so many seconds pass."""
         self._seconds += seconds
+
+
+class SleptClock:
+    """Time that passes only in sleep, in which ``on_sleep`` is done."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.on_sleep: Callable[[], object] = lambda: None
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.on_sleep()

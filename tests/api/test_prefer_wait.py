@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,29 +15,18 @@ from runs.models import Run
 from tests.api.asking import Script, create_token, make_user, read, read_json
 from tests.engine.builders import NOON, make_flow
 from tests.engine.model_server import ModelServer
+from tests.moved_clock import SleptClock
 from tests.runs.builders import make_run, make_version
 from tests.runs.executing import drain, script
 
 ORDER = {"flow": "example", "input": {"topic": "tea"}}
 
 
-class Clock:
-    """Time that passes only while a request sleeps, and what happens meanwhile."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.meanwhile: Callable[[], Any] = lambda: None
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-        self.meanwhile()
-
-
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
+def clock(monkeypatch: pytest.MonkeyPatch) -> SleptClock:
+    clock = SleptClock()
     monkeypatch.setattr(events, "sleep", clock.sleep)
-    monkeypatch.setattr(events, "read_clock", lambda: clock.now)
+    monkeypatch.setattr(events, "read_clock", clock.monotonic)
     return clock
 
 
@@ -55,12 +43,12 @@ class TestWaiting:
 
     @pytest.mark.parametrize("is_rerun", [False, True])
     def test_the_answer_is_the_finished_run_with_its_attempts(
-        self, operator: Script, clock: Clock, version: FlowVersion, is_rerun: bool
+        self, operator: Script, clock: SleptClock, version: FlowVersion, is_rerun: bool
     ) -> None:
         address, body = "runs", ORDER
         if is_rerun:
             address, body = f"runs/{make_run(version, status='failed', ended_at=NOON).pk}/run-again", {}
-        clock.meanwhile = drain
+        clock.on_sleep = drain
         first, second = (operator.post(address, body, Prefer="wait=30", Idempotency_Key="k") for _ in range(2))
         document = read_json(first)
         assert (first["Preference-Applied"], first["Location"]) == ("wait=30", document["url"])
@@ -69,8 +57,8 @@ class TestWaiting:
         assert document == read(operator, f"runs/{document['id']}")
         assert (second.content, second["Idempotency-Replayed"]) == (first.content, "true")
 
-    def test_of_a_run_that_takes_longer_the_answer_is_how_it_is_then(self, operator: Script, clock: Clock) -> None:
-        clock.meanwhile = lambda: Run.objects.update(
+    def test_of_a_run_that_takes_longer_the_answer_is_how_it_is_then(self, operator: Script, clock: SleptClock) -> None:
+        clock.on_sleep = lambda: Run.objects.update(
             status="running", lease_until=NOON, started_at=NOON, owner="worker", revision=2
         )
         for seconds, applied, replayed in (("5", 5, None), ("3600", 60, "true")):
@@ -84,8 +72,8 @@ class TestWaiting:
             assert (answer["Location"], answer["Retry-After"]) == (document["url"], "1")
             assert answer.get("Idempotency-Replayed") == replayed
 
-    def test_of_a_run_that_is_deleted_the_answer_is_that_it_was_started(self, operator: Script, clock: Clock) -> None:
-        clock.meanwhile = lambda: Run.objects.all().delete()
+    def test_of_a_run_that_is_deleted_the_answer_is_the_start(self, operator: Script, clock: SleptClock) -> None:
+        clock.on_sleep = lambda: Run.objects.all().delete()
         first, second = (operator.post("runs", ORDER, Prefer="wait=30", Idempotency_Key="k") for _ in range(2))
         for answer in (first, second):
             assert (answer.status_code, json.loads(answer.content)["status"]) == (202, "queued")
@@ -93,7 +81,7 @@ class TestWaiting:
         assert clock.now < 1
 
     def test_when_too_many_wait_the_answer_comes_at_once(
-        self, operator: Script, clock: Clock, monkeypatch: pytest.MonkeyPatch
+        self, operator: Script, clock: SleptClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(events, "_slots", threading.BoundedSemaphore(1))
         with events._slots:
@@ -104,7 +92,7 @@ class TestWaiting:
         sender.user_permissions.set(Permission.objects.filter(codename="add_run"))
         answer = Script(create_token(sender)).post("runs", ORDER, Prefer="wait=30")
         assert (answer.status_code, "Preference-Applied" in answer, clock.now) == (202, False, 0)
-        clock.meanwhile = drain
+        clock.on_sleep = drain
         assert operator.post("runs", ORDER, Prefer="wait=30").status_code == 200
 
 

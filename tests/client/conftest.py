@@ -17,6 +17,7 @@ from runs.access_groups import create_groups
 from runs.client import bulk, runs, server
 from runs.client.__main__ import main
 from tests.api.asking import create_token, make_user
+from tests.moved_clock import SleptClock
 
 Reply = httpx2.Response | BaseException
 NO_RUNS: dict[str, Any] = {"items": [], "next": None}
@@ -31,21 +32,6 @@ def refuse(status: int, kind: str = "", errors: Any = (), retry_after: str = "")
     problem = {"type": f"urn:toolflow:problem:{kind}", "detail": f"This is {status}.", "errors": errors}
     headers = {"Content-Type": "application/problem+json", "Retry-After": retry_after}
     return httpx2.Response(status, content=json.dumps(problem), headers=headers)
-
-
-class Clock:
-    """Time that passes only in sleep, in which ``on_sleep`` is done."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.on_sleep: Callable[[], object] = lambda: None
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-        self.on_sleep()
 
 
 class Done(NamedTuple):
@@ -64,7 +50,7 @@ class Terminal:
     """Where a user types commands; ``replies`` is what the server is going to answer, ``asked`` what it was asked."""
 
     def __init__(self) -> None:
-        self.clock = Clock()
+        self.clock = SleptClock()
         self.replies: list[Reply] = []
         self.asked: list[httpx2.Request] = []
 
