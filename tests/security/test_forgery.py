@@ -13,8 +13,6 @@ import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.files.uploadedfile import SimpleUploadedFile
-from django.core.management import call_command
-from django.core.management.base import CommandError
 from django.test import Client
 from django.utils import timezone
 
@@ -130,14 +128,6 @@ def test_no_flow_has_such_a_name_and_that_of_an_uploaded_file_is_only_shown(
         file.name = name
         assert client.post("/admin/flows/flow/upload/", {"file": file}).status_code in {200, 400, 422}, name
     assert not list(tmp_path.iterdir())
-
-
-def test_a_backup_overwrites_nothing_that_is_there(tmp_path: Path) -> None:
-    there = tmp_path / "notes.txt"
-    there.write_text("mine")
-    with pytest.raises(CommandError):
-        call_command("backup", str(there), stdout=io.StringIO())
-    assert there.read_text() == "mine"
 
 
 # Bodies

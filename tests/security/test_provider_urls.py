@@ -22,7 +22,6 @@ from tests.engine.model_server import ModelServer
 from tests.runs.builders import make_run, make_version
 from tests.runs.executing import drain
 from tests.runs.webhooks.receiver import Receiver, Reply
-from toolflow_site import environment
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -94,14 +93,6 @@ def test_a_flow_has_no_field_for_it_wherever_it_is_put(name: str, script: Client
     text = render_flow(FlowSpec.from_document(FULL)).replace("\nsteps:", f"\n{name}: http://127.0.0.1:9/v1\nsteps:")
     answer = script.post("/api/v1/flows", text, content_type="application/yaml")
     assert answer.status_code in {400, 422} and name in answer.content.decode()
-
-
-@pytest.mark.parametrize(
-    "address", ["https://api.openai.com/v1", "http://127.0.0.1/v1", "http://[::1]/v1", "http://model/v1"]
-)
-def test_a_model_of_ones_own_may_be_anywhere(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_BASE_URL", address)
-    assert environment.read_base_url("OPENAI_BASE_URL") == address
 
 
 def test_no_row_holds_an_address_but_those_of_webhooks() -> None:
