@@ -1,4 +1,4 @@
-"""What the editor is told while somebody types, the draft that is kept of it, and what it asks to write a flow with."""
+"""What the editor is told while a user types, the draft that is kept of it, and what it asks to write a flow with."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ from django.contrib.auth.models import User
 from django.core.cache import cache
 from django.http import HttpRequest, HttpResponse
 from django.test import Client, RequestFactory
+from django.urls import reverse
 
 from flows.admin.document_check import read_schema_texts
+from flows.admin.language import describe_model
 from flows.admin.posted_json import MAX_BYTES
 from flows.engine.plugins import load_plugins
 from flows.engine.strict_schema import check_strict
-from flows.models import FlowDraft, FlowVersion
+from flows.models import Flow, FlowDraft, FlowVersion
+from flows.publishing import publish_flow
 from flows.throttle import limit_rate
-from tests.engine.builders import closed
+from tests.engine.builders import closed, make_flow, make_step
 from tests.flows.editor_page import CHECK_URL, EditorPage, open_flow, read_rows
 
 pytestmark = pytest.mark.django_db
@@ -49,6 +52,14 @@ class TestDrafts:
         assert (theirs.document, theirs.data["draft_saved_at"]) == (again.data["stored"], None)
         assert [one["user"] for one in theirs.check()["others"]] == ["ada"]
         assert "ada has a draft of this flow" in theirs.words and "Half" not in theirs.words
+
+    def test_a_page_that_was_not_touched_makes_none_when_others_save(self, editor: Client, colleague: Client) -> None:
+        page = open_flow(editor)
+        theirs = EditorPage(colleague, page.url)
+        theirs.steps[0]["max_retries"] = 0
+        theirs.save()
+        told = page.check()
+        assert (told["latest"], told["is_changed"], FlowDraft.objects.count()) == (2, False, 0)
 
     def test_saving_discards_the_own_one_and_leaves_those_of_others(self, editor: Client, colleague: Client) -> None:
         mine = open_flow(editor)
@@ -167,3 +178,64 @@ class TestBadRequests:
         assert [ask(pk=2).status_code, ask("another").status_code] == [200, 200]
         monkeypatch.setattr(cache, "add", lambda *args, **kwargs: False)
         assert ask(pk=3).status_code == 200
+
+
+SORTED = {"type": "object", "properties": {"b": {"type": "string"}, "1": {"type": "string"}}}
+SORTED = {**SORTED, "required": ["b", "1"], "additionalProperties": False}
+
+
+@pytest.mark.parametrize(
+    ("model", "price", "flex", "refused", "temperature"),
+    [
+        ("gpt-5-mini", "$0.25 in, $2.00 out", "$0.125 in, $1.00 out", "none", "GPT-5 takes no temperature."),
+        ("gpt-5.1", "$1.25 in, $10.00 out", "$0.625 in, $5.00 out", "minimal", "only with the effort “none”"),
+        ("gpt-4o", "$2.50 in, $10.00 out", "", "low", ""),
+    ],
+)
+def test_prices_and_refusals_of_a_model(model: str, price: str, flex: str, refused: str, temperature: str) -> None:
+    known = describe_model(model)
+    assert (known["tiers"][""], known["tiers"]["flex"]) == (price, flex)
+    assert "take" in known["efforts"][refused]
+    assert temperature in known["temperature"]
+
+
+def test_an_unknown_model_refuses_nothing_and_an_unknown_provider_is_told() -> None:
+    known = describe_model("someones-own-model")
+    assert (known["tiers"][""], known["efforts"], known["temperature"]) == ("", {}, "")
+    assert "“nowhere”" in describe_model("nowhere:model")["note"]
+
+
+@pytest.mark.django_db
+class TestText:
+    """The document as the text of a flow file, and back."""
+
+    @staticmethod
+    def ask(client: Client, flow: Flow, **question: object) -> dict[str, object]:
+        posted = {"flow": flow.pk, "base_version": 1, **question}
+        answer = client.post(reverse("admin:flows_flow_check"), posted, content_type="application/json")
+        assert answer.status_code == 200
+        return dict(answer.json())
+
+    @pytest.fixture
+    def flow(self) -> Flow:
+        return publish_flow(spec=make_flow(make_step(output_schema=SORTED), title="Sorted")).flow
+
+    def test_it_is_the_same_flow_in_both(self, admin_client: Client, flow: Flow) -> None:
+        document = admin_client.get(reverse("admin:flows_flow_change", args=[flow.pk])).context["editor"]["document"]
+        # Browsers sort keys that are numbers: a schema is text, in which its order stands.
+        assert document["steps"][0]["output_schema"].index('"b"') < document["steps"][0]["output_schema"].index('"1"')
+        answer = self.ask(admin_client, flow, document=document, as_text=True)
+        assert (answer["problems"], answer["is_changed"]) == ([], False)
+        back = self.ask(admin_client, flow, text=answer["text"])
+        assert (back["document"], back["is_changed"]) == (document, False)
+        assert not FlowDraft.objects.exists()
+
+    def test_problems_of_a_text_have_their_lines(self, admin_client: Client, flow: Flow) -> None:
+        answer = self.ask(
+            admin_client, flow, text="name: sorted\nsteps:\n- name: One\n  max_retries: -1\n  compute: '{}'\n"
+        )
+        assert [problem["line"] for problem in answer["problems"]] == [4]  # type: ignore[attr-defined]
+        assert answer["document"] is not None
+        nothing = self.ask(admin_client, flow, text="steps: [")
+        assert nothing["document"] is None
+        assert nothing["problems"]

@@ -1,7 +1,9 @@
-"""What is counted of runs that have ended, by flow, version and day."""
+"""What is counted of runs that have ended, by flow, version and day, and the percentiles of it."""
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from datetime import date, timedelta
 from typing import Any
 
@@ -9,6 +11,8 @@ import pytest
 from django.db import connection
 from django.db.models import ProtectedError, Sum
 from django.test.utils import CaptureQueriesContext
+from hypothesis import given
+from hypothesis import strategies as st
 
 from flows.engine.history import Attempt, Outcome
 from flows.engine.simulated_model import Fault, FaultKind
@@ -18,6 +22,12 @@ from runs.models import Attempt as AttemptRow
 from runs.models import DailyAudits, DailyRuns, DailySteps, Run
 from runs.rollup import count_ended_runs
 from runs.statistics.rebuild import LEASE
+from runs.statistics.sums import (
+    MIN_SECONDS,
+    RunSums,
+    find_bucket,
+    find_percentile,
+)
 from tests.engine.builders import NOON, make_attempt, make_flow, make_issue, make_step, make_usage
 from tests.engine.model_server import ModelServer
 from tests.runs.builders import make_run, make_version
@@ -204,3 +214,22 @@ def count_audits(attempts: list[tuple[str, int, dict[str, Any]]], **about: Any) 
     count_all()
     sums = DailyAudits.objects.filter(**about).aggregate(*map(Sum, ("fired", "retried", "fixed", "retry_tokens")))
     return tuple(sums.values())
+
+
+DURATIONS = st.floats(min_value=MIN_SECONDS, max_value=10 * 365 * 86_400)
+
+
+def count(durations: list[float]) -> dict[str, int]:
+    return dict(Counter(str(find_bucket(duration)) for duration in durations))
+
+
+@given(st.lists(st.lists(DURATIONS), min_size=1), st.sampled_from([1, 50, 95, 100]))
+def test_percentiles_over_days_are_within_two_and_a_half_per_cent(days: list[list[float]], percent: int) -> None:
+    sums = RunSums.join([RunSums(durations=count(durations)) for durations in days])
+    found = find_percentile(sums.durations, percent)
+    durations = sorted(duration for day in days for duration in day)
+    if not durations:
+        assert found is None
+    else:
+        exact = durations[max(1, math.ceil(len(durations) * percent / 100)) - 1]
+        assert found == pytest.approx(exact, rel=0.025)
