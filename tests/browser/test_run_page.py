@@ -47,7 +47,8 @@ def list_unreached(page: Page) -> list[str]:
 
 @pytest.mark.browser_context_args(permissions=["clipboard-read", "clipboard-write"])
 def test_a_run_is_read_by_mouse_on_a_phone_and_by_keyboard(admin_page: Page) -> None:
-    page, run, asked = admin_page, make_read_run(), []
+    page, run = admin_page, make_read_run()
+    asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url.partition("/steps/")[2]))
     page.goto(run.address)
     page.evaluate("window.isSame = true")

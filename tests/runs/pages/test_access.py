@@ -14,8 +14,7 @@ from django.test import Client
 
 from runs.models import SavedView
 from runs.pages.access import NOTHING_DONE
-from tests.runs.pages.history_builders import make_retried_run
-from tests.runs.pages.reading import get_page, read_words, run_address
+from tests.runs.pages.reading import get_page, read_words
 from tests.site.test_content_security import InlineFinder
 from toolflow_site.errors import build_error_page
 
@@ -72,14 +71,6 @@ def test_a_form_of_an_ended_session_does_nothing_and_leads_back_to_its_page(
     assert not SavedView.objects.exists()
     for sender in ("", "https://evil.example/runs/", "//evil.example/", "javascript:x", "http://testserver.evil/x"):
         assert send(client, address, Referer=sender)["Location"] == lead_to("/runs/")
-
-
-def test_a_method_that_an_address_does_not_take_gets_a_page_and_scripts_a_problem(admin_client: Client) -> None:
-    run = make_retried_run()
-    for answer in (admin_client.get("/runs/views/add/"), admin_client.post(run_address(run))):
-        assert (answer.status_code, answer["Content-Type"]) == (405, "text/html; charset=utf-8")
-    answer = admin_client.post("/api/v1/statistics/overview")
-    assert answer.status_code == 405 and answer["Content-Type"].startswith("application/problem+json")
 
 
 @pytest.mark.parametrize("status", [400, 403, 404, 405, 413, 500, 503])

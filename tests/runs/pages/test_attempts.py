@@ -11,7 +11,7 @@ from django.test import Client
 from runs.history.texts import MAX_SUGGESTIONS, MAX_TEXT_LENGTH
 from runs.models import Run, RunStatus
 from tests.engine.builders import make_attempt, make_error, make_issue
-from tests.runs.pages.history_builders import begin_attempt, make_retried_run, make_stored_run
+from tests.runs.pages.history_builders import begin_attempt, make_stored_run
 from tests.runs.pages.reading import attempt_address, get_page, read_words, run_address
 
 pytestmark = pytest.mark.django_db
@@ -21,19 +21,6 @@ MORE = f"({len(LONG) - MAX_TEXT_LENGTH:,} characters more in the JSON of the att
 
 
 class TestAttempt:
-    def test_its_output_stands_beside_its_own_issues_which_lead_to_each_other(self, viewer: Client) -> None:
-        run = make_retried_run()
-        first, second = (get_page(viewer, attempt_address(run, 1, number)) for number in (1, 2))
-        assert "“red” is no hex colour." in first and "“red” is no hex colour." not in second
-        assert '<li class="issue" id="i0" data-severity="critical"' in first
-        assert 'id="i0-at" href="#i0"' in first and 'href="#i0-at">/colours/1</a>' in first
-        for view, shown in (("text", ">#00ff00<"), ("json", "&quot;#00ff00&quot;")):
-            page = get_page(viewer, f"{attempt_address(run, 1, 2)}?view={view}")
-            assert shown in page and f'data-view="{view}"' in page
-        assert "Fixed by attempt 2" in read_words(first) and "Fixed here" in read_words(second)
-        run = make_stored_run(make_attempt(1, 1, "failed", issues=(make_issue("high", path="/text/deep"),)))
-        assert "/text/deep missing" in read_words(get_page(viewer, run_address(run)))
-
     def test_an_answer_that_was_no_output_is_shown_as_it_came_and_an_error_says_what_to_fix(
         self, viewer: Client
     ) -> None:
@@ -67,27 +54,6 @@ class TestDownload:
         begin_attempt(run, 2, 1)
         for step in (1, 2, 3):
             assert viewer.get(f"{attempt_address(run, step, 1)}?download").status_code == 404
-
-
-class TestChanges:
-    @pytest.fixture
-    def run(self) -> Run:
-        """Three attempts. The second brought nothing; the others differ in a value and in the order of keys."""
-        issue = make_issue("high", "Too dear.", path="/total")
-        return make_stored_run(
-            make_attempt(1, 1, "failed", output={"name": "tea", "total": 12}),
-            make_attempt(1, 2, "errored"),
-            make_attempt(1, 3, "failed", output={"total": 9, "name": "tea"}, issues=(issue,)),
-            make_attempt(2, 1),
-        )
-
-    def test_an_output_is_compared_with_the_one_before_it_if_that_is_asked_for(self, viewer: Client, run: Run) -> None:
-        address = attempt_address(run, 1, 3)
-        page = get_page(viewer, address)
-        assert "<del>" not in page and f'href="{address}?diff=1"' in page
-        page = get_page(viewer, f"{address}?diff=1")
-        assert "<del>12</del> → <ins>9</ins>" in page and f'id="changes" href="{address}"' in page
-        assert 'id="s1a3-l2" data-marks="high"' in page and 'id="i0-at" href="#i0"' in page
 
 
 def make_quoting_run(*, count: int = 5, **fields: Any) -> Run:

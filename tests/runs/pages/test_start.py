@@ -123,17 +123,6 @@ class TestJson:
 
 
 @pytest.mark.usefixtures("flow")
-class TestSwitchingViews:
-    @pytest.mark.parametrize(
-        ("text", "status"),
-        [('{"brand": "x", "extra": 1}', 200), ('{"brand": ["x"]}', 200), ('{"brand": "\\ud83d"}', 200), ('{"br"', 422)],
-    )
-    def test_json_that_fields_would_change_stays_json(self, operator: Client, text: str, status: int) -> None:
-        page = send(operator, {"view": "json", "json": text, "switch": ""}, status)
-        assert read_field(page, "json") == text
-
-
-@pytest.mark.usefixtures("flow")
 class TestOptions:
     def test_they_are_folded_and_show_what_the_flow_says(self, operator: Client) -> None:
         page = get_page(operator, ADDRESS)
