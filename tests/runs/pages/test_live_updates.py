@@ -12,6 +12,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from flows.models import Flow
 from runs.models import Run, RunStatus
 from runs.models.run import in_future
 from tests.engine.builders import NOON, make_attempt
@@ -140,3 +141,8 @@ class TestUpdates:
     def test_whatever_else_its_head_shows_is_sent_again(self, viewer: Client, run: Run, fields: dict[str, Any]) -> None:
         poller = read_poller(get_page(viewer, run_address(run)))
         assert 'id="run-head"' in self.go_on(viewer, poller, run, **fields)
+
+    def test_another_title_of_the_flow_is_shown_in_the_head(self, viewer: Client, run: Run) -> None:
+        poller = read_poller(get_page(viewer, run_address(run)))
+        Flow.objects.update(title="Another title")
+        assert 'id="run-head"' in self.go_on(viewer, poller, run)
