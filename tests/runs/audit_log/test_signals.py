@@ -22,7 +22,7 @@ from runs.audit_log import actor
 from runs.audit_log.actor import act_as_command
 from runs.audit_log.events import AuditAction, log_audit_event
 from runs.models import ApiToken, AuditEntry, RateLimit, Run
-from runs.request_id import current_request
+from runs.observability.log_events import current_request
 from runs.retention.tasks import purge_due
 from runs.tokens import create_token, revoke_token
 from tests.engine.builders import make_flow, make_step

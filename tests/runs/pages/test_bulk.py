@@ -123,7 +123,7 @@ class TestAskingToConfirm:
         self, operator: Client, fields: Any, cost: Decimal | None, unpriced: int, simulated: int
     ) -> None:
         preview = ask(operator, RUN_AGAIN, choose(*make_failed(2, **fields))).context["preview"]
-        assert (preview.cost, preview.unpriced, preview.simulated) == (cost, unpriced, simulated)
+        assert tuple(preview[name] for name in ("cost", "unpriced", "simulated")) == (cost, unpriced, simulated)
 
 
 class TestDoingIt:

@@ -21,7 +21,7 @@ from runs import rollup
 from runs.models import AuditEntry, Run, SigningSecret, WebhookDelivery, WebhookEndpoint
 from runs.rollup import count_ended_runs
 from runs.webhooks.deliveries import create_deliveries
-from runs.webhooks.secrets import (
+from runs.webhooks.messages import (
     RotatedRecentlyError,
     derive_secret,
     fetch_installation_secret,
