@@ -255,14 +255,26 @@ def test_a_run_is_followed_to_its_end_and_leaves_the_reader_alone(admin_page: Pa
     expect(summary).to_be_focused()
     assert "that is read" in selected and page.evaluate("getSelection().toString()") == selected
     assert line.bounding_box() == place
-    # So does the focus in what is drawn again.
+    # So do the focus in what is drawn again, and its rows where it was scrolled, also on a phone.
     page.locator("#s1a2").focus()
+    page.evaluate("document.querySelector('.side').scrollTop = 60")
+    place = page.locator("#s1a3").bounding_box()
     run.end_attempt("failed")
     wait_for_poll(page)
     expect(page.locator("#s1a5")).to_contain_text("Running")
     expect(page.locator("#s1a2")).to_be_focused()
-    page.get_by_role("link", name="Latest: step 1, attempt 5").click()
-    expect(pane).to_have_attribute("data-entry", "s1a5")
+    assert page.locator("#s1a3").bounding_box() == place
+    page.set_viewport_size({"width": 390, "height": 300})
+    page.locator("#picker > summary").click()
+    page.evaluate("document.querySelector('#outline').scrollTop = 60")
+    place = page.locator("#s1a3").bounding_box()
+    run.end_attempt("failed")
+    wait_for_poll(page)
+    expect(page.locator("#s1a6")).to_contain_text("Running")
+    assert page.locator("#s1a3").bounding_box() == place
+    page.set_viewport_size({"width": 1_200, "height": 500})
+    page.get_by_role("link", name="Latest: step 1, attempt 6").click()
+    expect(pane).to_have_attribute("data-entry", "s1a6")
 
     # It asks less and less often, and not at all when hidden.
     assert questions.count_during(4) >= 3
@@ -280,7 +292,7 @@ def test_a_run_is_followed_to_its_end_and_leaves_the_reader_alone(admin_page: Pa
     assert questions.count_during(20) == 0
     with page.expect_response("**/live?*"):
         page.evaluate("window.isHidden = false; document.dispatchEvent(new Event('visibilitychange'))")
-    expect(page.locator("#s1a5")).to_contain_text("Failed")
+    expect(page.locator("#s1a6")).to_contain_text("Failed")
     assert page.evaluate("window.line === document.getElementById('announcement')")
     assert complaints.take() == []
 

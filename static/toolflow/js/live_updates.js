@@ -87,15 +87,23 @@
   count();
 })();
 
-// What live updates must not change: parts that the reader opened, closed or scrolled stay so, also when their content
-// is replaced. Focus is kept by htmx, on elements that have an id.
+// What live updates must not change: parts that the reader opened or closed stay so, and the first row of the outline in
+// sight stays where it is, also when their content is replaced. Focus is kept by htmx, on elements that have an id.
 (() => {
-  const places = new Map();
+  let row = null;
+
+  // On a phone the outline scrolls by itself, else with what stands below it.
+  function findScroller(outline) {
+    return getComputedStyle(outline).overflowY === "auto" ? outline : outline.parentElement;
+  }
 
   document.addEventListener("htmx:oobBeforeSwap", (event) => {
     const { target, fragment } = event.detail;
-    for (const part of target.querySelectorAll("[data-keep-scroll]")) {
-      places.set(part.id, { left: part.scrollLeft, top: part.scrollTop });
+    if (target.id === "outline") {
+      const scroller = findScroller(target);
+      const top = scroller.getBoundingClientRect().top;
+      const seen = [...target.querySelectorAll("a[id]")].find((one) => one.getBoundingClientRect().top >= top);
+      row = scroller.scrollTop && seen ? { id: seen.id, top: seen.getBoundingClientRect().top } : null;
     }
     for (const next of fragment.querySelectorAll("details[id]")) {
       const now = document.getElementById(next.id);
@@ -103,8 +111,10 @@
     }
   });
 
-  document.addEventListener("htmx:oobAfterSwap", () => {
-    for (const [id, place] of places) document.getElementById(id)?.scrollTo(place);
-    places.clear();
+  document.addEventListener("htmx:oobAfterSwap", (event) => {
+    const seen = row && event.detail.target.id === "outline" && document.getElementById(row.id);
+    if (!seen) return;
+    findScroller(document.getElementById("outline")).scrollTop += seen.getBoundingClientRect().top - row.top;
+    row = null;
   });
 })();
