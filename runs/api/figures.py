@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import date, datetime, timedelta
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, AliasPath, BeforeValidator, Field, ValidationInfo
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from flows.engine.history import Severity
 from runs.documents.base import Amount, Answer, Count, Name, Omitted, Query, RowNumber, TextOrNull
@@ -342,10 +342,10 @@ class TodayFigures(Answer):
     """Runs that ended today so far."""
 
     day: date = Field(description="Today, UTC.")
-    runs: RunFigures = Field(validation_alias="so_far", description="Counts, rates and durations.")
-    tokens: Count = Field(validation_alias=AliasPath("so_far", "total_tokens"), description="Their tokens.")
-    cost: Cost = Field(validation_alias=AliasPath("so_far", "known_cost"), description="Their cost in USD.")
-    unpriced: Count = Field(validation_alias=AliasPath("so_far", "unpriced"), description=_UNPRICED)
+    runs: RunFigures = Field(description="Counts, rates and durations.")
+    tokens: Count = Field(description="Their tokens.")
+    cost: Cost = Field(description="Their cost in USD.")
+    unpriced: Count = Field(description=_UNPRICED)
 
 
 class MedianFigures(Answer):

@@ -176,7 +176,13 @@ class Statistics(ApiView):
                 "in_flight": queue.in_flight,
             },
             "is_simulated": query.is_simulated,
-            "today": {"day": day, "so_far": so_far},
+            "today": {
+                "day": day,
+                "runs": so_far,
+                "tokens": so_far.total_tokens,
+                "cost": so_far.known_cost,
+                "unpriced": so_far.unpriced,
+            },
             "median": median,
         }
         return Overview.model_validate(figures, context={"is_simulated": query.is_simulated})
