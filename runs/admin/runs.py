@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 from django.db.models import Prefetch, QuerySet
@@ -12,6 +13,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
+from django.utils.text import smart_split
 
 from runs import formatting
 from runs.admin.filters import AttemptFilters, HistoryFilters, IssueRowFilters, show_filters
@@ -241,7 +243,7 @@ class IssueAdmin(HistoryAdmin):
         self, request: HttpRequest, queryset: QuerySet[Issue], search_term: str
     ) -> tuple[QuerySet[Issue], bool]:
         """The newest issues in which each word stands; to search all of them takes the whole table."""
-        words = " ".join(search_term.split()[:MAX_SEARCH_WORDS])
+        words = " ".join(islice(smart_split(search_term), MAX_SEARCH_WORDS))
         if words:
             newest = Issue.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
             queryset = queryset.filter(pk__gt=newest - MAX_SEARCHED)

@@ -150,7 +150,7 @@ class BulkActions(ApiView):
 
     @_operation("GET bulk-actions", "List bulk actions", READ_RUNS)
     def list_bulk_actions(self, request: Request, query: RowPaging) -> Page[BulkAction]:
-        """The newest first, also those that were requested on the pages."""
+        """The newest first, without notes, also those that were requested on the pages."""
         rows = models.BulkAction.objects.select_related("asked_by").defer("notes", "run_ids")
         page = fetch_rows(rows, query, is_descending=True)
         return build_page(Page[BulkAction], request, page, [_describe(action) for action in page.rows])

@@ -5,8 +5,9 @@ Models of sums read their attributes. Validate them with the context ``is_simula
 
 from __future__ import annotations
 
+import re
 from datetime import date, datetime, timedelta
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
@@ -378,8 +379,15 @@ class Overview(Answer):
 # Parameters
 
 
-# No column has rows of other years; dates near the ends of the calendar have no span before them.
-Day = Annotated[date, Field(ge=date(2000, 1, 1), le=date(2999, 12, 31))]
+def _require_day(text: Any) -> Any:
+    # Pydantic takes times and seconds as well. No column has rows of other years; dates near the ends of the calendar
+    # have no span before them.
+    if isinstance(text, str) and not re.fullmatch(r"(19[7-9]|2[0-9][0-9])[0-9]-[0-9]{2}-[0-9]{2}", text, re.ASCII):
+        raise ValueError("This must be a day such as 2026-11-21.")
+    return text
+
+
+Day = Annotated[date, BeforeValidator(_require_day)]
 
 
 class OverviewQuery(Query):

@@ -67,7 +67,7 @@ EventType = Literal["run.succeeded", "run.failed", "run.errored", "run.cancelled
 
 
 def _show_url(url: str, info: ValidationInfo) -> str:
-    return url if info.context is None or has_access(info.context, START_RUNS) else hide_path(url)
+    return url if info.context is not None and has_access(info.context, START_RUNS) else hide_path(url)
 
 
 ShownUrl = Annotated[str, BeforeValidator(_show_url)]
@@ -354,7 +354,7 @@ class WebhookDeliveries(ApiView):
     @_operation("GET webhook-deliveries", "List webhook deliveries", READ_RUNS)
     def list_webhook_deliveries(self, request: Request, query: DeliveryQuery) -> Page[Delivery]:
         """One delivery for each run that has ended and each address that it is sent to, and for each test; the newest
-        first.
+        first, without their tries.
         """
         rows = query.filter(_select_deliveries().defer("body"), run="run", endpoint="endpoint")
         if 0 < len(set(query.status)) < len(WebhookDelivery._meta.get_field("state").flatchoices):

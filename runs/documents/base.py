@@ -160,7 +160,7 @@ Whole = Annotated[int, WHOLE]
 Positive = Annotated[int, Field(ge=1), WHOLE]
 Text = Annotated[str, AfterValidator(_refuse_unstorable)]
 """Text that can be stored."""
-Name = Annotated[Text, Field(min_length=1, max_length=200)]
+Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_refuse_unstorable)]
 """What something is found by."""
 FreeObject = Annotated[dict[Any, Any], WithJsonSchema({"type": "object", "additionalProperties": True})]
 """A JSON object with anything in it. What can't be stored is found where it is stored."""
