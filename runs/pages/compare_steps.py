@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import Count
@@ -34,9 +35,25 @@ _KINDS = ("new", "persisted", "fixed", "unchecked", "all")
 """What became of an issue, in the order of the page; ``all`` where that is not known."""
 
 
-Side = dict[str, Any]
-"""A step in one of the runs, by the attempt that counts; ``row``, annotated, is None if there is none. The ``letter``
-is ``a`` for the older run, ``b`` for the newer one."""
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A step in one of the runs, by the attempt that counts."""
+
+    run: Run
+    letter: str
+    """``a`` for the older run, ``b`` for the newer one."""
+    id: str
+    index: int
+    name: str
+    is_local: bool
+    attempts: Sequence[models.Attempt]
+    row: Any
+    """The attempt, annotated; None if there is none."""
+    badge: Badge
+    url: str
+    has_output: bool
+    has_brought: bool
+    """Whether anything came back, be it usable or not."""
 
 
 def compare_steps(runs: Sequence[Run], specs: Sequence[FlowSpec | None], view: View) -> list[dict[str, Any]]:
@@ -45,14 +62,14 @@ def compare_steps(runs: Sequence[Run], specs: Sequence[FlowSpec | None], view: V
     pairs = [(sides[0].get(old or 0), sides[1].get(new or 0)) for old, new in _pair_steps(runs[0], runs[1], *specs)]
     room, read, within = MAX_BYTES, [], []
     for pair in pairs:
-        brought = [side["row"] for side in pair if side and side["has_brought"]]
+        brought = [side.row for side in pair if side and side.has_brought]
         size = sum(row.stored_bytes for row in brought)
         within.append(size <= room)
         if within[-1]:
             room -= size
             read += brought
     read_outputs(read)
-    rows = [side["row"] for own in sides for side in own.values() if side["row"]]
+    rows = [side.row for own in sides for side in own.values() if side.row]
     issues: dict[int, list[models.Issue]] = {}
     listed = models.Issue.objects.filter(attempt__in=[row.pk for row in rows]).defer("context", "added_fields")
     for issue in listed.order_by("attempt_id", "position"):
@@ -81,21 +98,20 @@ def _load_sides(run: Run, letter: str, spec: FlowSpec | None) -> dict[int, Side]
         decided = accepted or [row for row in ended if row.outcome not in UNDECIDED] or ended
         counted: Any = decided[-1] if decided else None
         is_running = bool(own) and not own[-1].outcome and not run.has_ended
-        sides[index] = {
-            "run": run,
-            "letter": letter,
-            "id": f"{letter}{index}",
-            "index": index,
-            "name": name,
-            "is_local": step is not None and step.is_local,
-            "attempts": own,
-            "row": counted,
-            "badge": STATES["running" if is_running else counted.outcome if counted else "waiting"],
-            "url": reverse("runs:attempt", args=[run.pk, index, counted.number]) if counted else "",
-            "has_output": counted is not None and counted.has_output,
-            # Whether anything came back, be it usable or not.
-            "has_brought": counted is not None and (counted.has_output or counted.has_raw_output),
-        }
+        sides[index] = Side(
+            run=run,
+            letter=letter,
+            id=f"{letter}{index}",
+            index=index,
+            name=name,
+            is_local=step is not None and step.is_local,
+            attempts=own,
+            row=counted,
+            badge=STATES["running" if is_running else counted.outcome if counted else "waiting"],
+            url=reverse("runs:attempt", args=[run.pk, index, counted.number]) if counted else "",
+            has_output=counted is not None and counted.has_output,
+            has_brought=counted is not None and (counted.has_output or counted.has_raw_output),
+        )
     return sides
 
 
@@ -136,41 +152,41 @@ def _compare_step(
     the step was called, and where it stood, in the older run.
     """
     there = [side for side in (old, new) if side]
-    own = [issues.get(side["row"].pk, []) if side and side["row"] else [] for side in (old, new)]
+    own = [issues.get(side.row.pk, []) if side and side.row else [] for side in (old, new)]
     removed = " and ".join(f"#{run.pk}" for run in runs if run.outputs_removed_at)
-    is_known = old and new and old["row"] and new["row"] and not (own[0] and own[1] and removed)
+    is_known = old and new and old.row and new.row and not (own[0] and own[1] and removed)
     found = _trace(old, new, own, has_room) if is_known and old and new else None
     if found is None:
-        found = [("all", side, issue) for side in there if side["row"] for issue in issues.get(side["row"].pk, [])]
+        found = [("all", side, issue) for side in there if side.row for issue in issues.get(side.row.pk, [])]
     ranks = list(SEVERITIES)
     found.sort(key=lambda one: (ranks.index(one[2].severity), one[1] is old, one[2].position))
     left_out = len(found) - MAX_ISSUES
     listed = sorted(found[:MAX_ISSUES], key=lambda one: _KINDS.index(one[0]))
     marks: dict[str, list[Mark]] = {"a": [], "b": []}
     for number, (_, side, issue) in enumerate(listed, start=1):
-        id = f"{side['id']}-i{issue.position}"
-        marks[side["letter"]].append(Mark(issue.severity, name_issue(issue), id, issue.path, number, issue.description))
+        id = f"{side.id}-i{issue.position}"
+        marks[side.letter].append(Mark(issue.severity, name_issue(issue), id, issue.path, number, issue.description))
     diff = None
-    if has_room and old and new and old["has_output"] and new["has_output"]:
-        diff = compare_outputs(old["row"].output, new["row"].output, marks["b"])
+    if has_room and old and new and old.has_output and new.has_output:
+        diff = compare_outputs(old.row.output, new.row.output, marks["b"])
     outputs = (
-        [] if diff or not has_room else [_show_output(runs, side, marks, view) for side in there if side["has_brought"]]
+        [] if diff or not has_room else [_show_output(runs, side, marks, view) for side in there if side.has_brought]
     )
     anchors: dict[str, str] = {}
     for shown in (diff, *(output for _, output in outputs)):
         anchors |= shown["anchors"] if shown else {}
     groups = _group_issues(listed, anchors)
-    issues_sentence = "" if groups or not any(side["row"] for side in there) else "No issues in the last attempts."
+    issues_sentence = "" if groups or not any(side.row for side in there) else "No issues in the last attempts."
     if left_out > 0:
         issues_sentence = f"{left_out} less severe issues are not listed."
     elif own[0] and own[1] and removed:
         issues_sentence = f"Which issues are the same is not known: the texts of {removed} were removed."
     notes = []
     if old and new:
-        notes += [f"was “{old['name']}”"] if old["name"] != new["name"] else []
-        notes += [f"was step {old['index']}"] if old["index"] != new["index"] else []
+        notes += [f"was “{old.name}”"] if old.name != new.name else []
+        notes += [f"was step {old.index}"] if old.index != new.index else []
     return {
-        "id": there[-1]["id"],
+        "id": there[-1].id,
         "sides": there,
         "shown": there[-1],
         "notes": notes,
@@ -189,29 +205,29 @@ def _show_output(
 ) -> tuple[str, dict[str, Any]]:
     """What the last attempt of a step brought, where that can't be compared."""
     output = view_output(
-        side["row"].output if side["has_output"] else side["row"].unusable_output,
-        marks[side["letter"]],
+        side.row.output if side.has_output else side.row.unusable_output,
+        marks[side.letter],
         view=view,
-        prefix=side["id"],
+        prefix=side.id,
         address=f"?a={runs[0].pk}&b={runs[1].pk}&",
-        fragment=f"#{side['id']}",
-        download_url=f"{side['url']}?download",
+        fragment=f"#{side.id}",
+        download_url=f"{side.url}?download",
     )
-    return f"{'Output' if side['has_output'] else 'Response that is not a usable output'}, #{side['run'].pk}", output
+    return f"{'Output' if side.has_output else 'Response that is not a usable output'}, #{side.run.pk}", output
 
 
 def _explain(sides: Sequence[Side], has_room: bool) -> str:
     """Why there is no difference of two outputs."""
-    usable = [side for side in sides if side["has_output"]]
-    removed = [side for side in sides if side["row"] and side["run"].outputs_removed_at]
+    usable = [side for side in sides if side.has_output]
+    removed = [side for side in sides if side.row and side.run.outputs_removed_at]
     if removed:
-        names = " and ".join(f"#{side['run'].pk}" for side in removed)
+        names = " and ".join(f"#{side.run.pk}" for side in removed)
         return f"Removed by the retention policy: the output of {names}."
     if not has_room:
         return "Too large to show beside the steps above. Open the attempts instead."
     if len(usable) == 2:
         return "These outputs are too long to compare here. Open the attempts instead."
-    begin = f"Only #{usable[0]['run'].pk} has a" if usable else "There is no"
+    begin = f"Only #{usable[0].run.pk} has a" if usable else "There is no"
     return f"{begin} usable output of this step."
 
 
@@ -222,12 +238,12 @@ def _trace(
     old: Side, new: Side, issues: Sequence[list[models.Issue]], has_room: bool
 ) -> list[tuple[str, Side, models.Issue]] | None:
     """What became of each issue, with the side that it is shown from; None if nothing was judged."""
-    judged = [judge_attempt(place + 1, side["row"].outcome, issues[place]) for place, side in enumerate((old, new))]
+    judged = [judge_attempt(place + 1, side.row.outcome, issues[place]) for place, side in enumerate((old, new))]
     attempts = [one for one in judged if one is not None]
     if not attempts:
         return None
-    is_readable = has_room and old["has_output"] and new["has_output"]
-    moves = ItemMoves(old["row"].output, new["row"].output) if is_readable else None
+    is_readable = has_room and old.has_output and new.has_output
+    moves = ItemMoves(old.row.output, new.row.output) if is_readable else None
     found = []
     for track in trace_findings(attempts, lambda _old, _new: moves):
         last = track.last
@@ -245,12 +261,12 @@ def _group_issues(
     """Issues by what became of them: its name, its badge, and the issues."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for number, (kind, side, issue) in enumerate(listed, start=1):
-        run_url = reverse("runs:page", args=[side["run"].pk])
+        run_url = reverse("runs:page", args=[side.run.pk])
         groups.setdefault(kind, []).append(
             {
-                **view_issue(issue, f"{side['id']}-i{issue.position}", number, anchors),
-                "run_id": side["run"].pk,
-                "url": f"{run_url}{address_issue(side['index'], side['row'].number, issue.position)}",
+                **view_issue(issue, f"{side.id}-i{issue.position}", number, anchors),
+                "run_id": side.run.pk,
+                "url": f"{run_url}{address_issue(side.index, side.row.number, issue.position)}",
             }
         )
     return [(kind, FATES[kind], issues) for kind, issues in groups.items()]
@@ -266,20 +282,20 @@ def _list_step_figures(
     sides = (old, new)
     seconds, usages = [], []
     for side in sides:
-        begun = [row.started_at for row in side["attempts"] if row.started_at]
-        ended = [row.ended_at for row in side["attempts"] if row.ended_at]
+        begun = [row.started_at for row in side.attempts if row.started_at]
+        ended = [row.ended_at for row in side.attempts if row.ended_at]
         seconds.append((max(ended) - min(begun)).total_seconds() if begun and ended else None)
-        usages.append(sum_usage(usage for row in side["attempts"] if (usage := view_usage(row))))
+        usages.append(sum_usage(usage for row in side.attempts if (usage := view_usage(row))))
     figures = compare_figures(
-        [len(side["attempts"]) for side in sides],
-        [list_counts(counts.get((side["run"].pk, side["index"]), {})) for side in sides],
+        [len(side.attempts) for side in sides],
+        [list_counts(counts.get((side.run.pk, side.index), {})) for side in sides],
         seconds,
-        () if old["is_local"] and new["is_local"] else usages,
+        () if old.is_local and new.is_local else usages,
     )
     for figure in figures:
         if figure["delta"] != "same" and ("counts" in figure or figure["old"] != figure["new"]):
             # A step that only one of the runs reached is neither better nor worse in the other.
-            is_comparable = bool(old["attempts"] and new["attempts"])
+            is_comparable = bool(old.attempts and new.attempts)
             yield figure if is_comparable else {**figure, "delta": NOTHING, "tone": "quiet"}
 
 

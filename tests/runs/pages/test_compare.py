@@ -98,7 +98,7 @@ def test_figures_have_the_difference_with_its_sign() -> None:
 class TestIssues:
     @staticmethod
     def group(left: Run, right: Run) -> dict[str, list[str]]:
-        (step,) = (step for step in compare(left, right)["steps"] if step["shown"]["index"] == 1)
+        (step,) = (step for step in compare(left, right)["steps"] if step["shown"].index == 1)
         return {kind: [issue["row"].description for issue in issues] for kind, _, issues in step["groups"]}
 
     def test_they_are_new_persisted_or_fixed(self) -> None:
@@ -132,7 +132,7 @@ def test_steps_of_other_versions_are_matched_by_name(viewer: Client) -> None:
     first = make_stored_run(make_attempt(1, 1), make_attempt(2, 1), spec=old)
     second = make_stored_run(make_attempt(1, 1), make_attempt(2, 1, output={"text": "s1a1"}), spec=new)
     page = compare(first, second)
-    assert [(step["shown"]["name"], step["only_in"], step["notes"]) for step in page["steps"]] == [
+    assert [(step["shown"].name, step["only_in"], step["notes"]) for step in page["steps"]] == [
         ("Plan", "new", []),
         ("Draft", "", ["was step 1"]),
         ("Check", "old", []),
