@@ -121,7 +121,7 @@ def fetch_token(user: User, key: str) -> ApiToken | None:
 
 
 def revoke_token(token: ApiToken) -> bool:
-    """Revoke a token, whose owner must be loaded, from now on. False if it let nobody in any more."""
+    """Revoke a token, whose owner must be loaded, from now on. False if it had ended already."""
     with transaction.atomic():
         count: int = ApiToken.objects.filter(pk=token.pk).revoke(timezone.now())
         if count:

@@ -1,4 +1,4 @@
-"""Clocks that go on when they are told to, or while somebody sleeps."""
+"""Clocks that go on when they are told to, or while a test sleeps."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
         return self.exclude(_is_active(now))
 
     def revoke(self, now: datetime) -> int:
-        """Revoke those that let somebody in; gives how many these were. Others keep what they are."""
+        """Revoke those that are active; gives how many these were. Others keep what they are."""
         return self.active(now).update(revoked_at=now)
 
 
@@ -92,7 +92,7 @@ class ApiToken(AbstractAuthToken):  # type: ignore[misc]  # knox ships no types
         return TokenState.ACTIVE
 
     def find_problem(self, now: datetime) -> str:
-        """Why it lets nobody in, in one sentence; empty if it does."""
+        """Why it is refused, in one sentence; empty if it isn’t."""
         match self.find_state(now):
             case TokenState.CLOSED:
                 return "The account of this token is closed."
@@ -104,9 +104,9 @@ class ApiToken(AbstractAuthToken):  # type: ignore[misc]  # knox ships no types
 
 
 class ProviderIdentity(models.Model):
-    """The person behind an account, as the provider tells people apart: by a subject that it gives to nobody else.
+    """The person behind an account, as the provider tells people apart: by a subject that it gives to no other user.
 
-    Addresses are given to others when somebody leaves; a subject never is.
+    Addresses are given to others when a user leaves; a subject never is.
     """
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="provider_identities")
@@ -126,13 +126,13 @@ class ProviderIdentity(models.Model):
 
 
 ANONYMOUS_AGE = 600
-"""Seconds that a session lasts before somebody has signed in: on the way to a provider, and back."""
+"""Seconds that a session lasts before a user has signed in: on the way to a provider, and back."""
 _CONTEXT = "toolflow: session of somebody who has not signed in"
 """Keeps what is signed here apart from all else that is."""
 
 
 class BrowserSession(AbstractBaseSession):
-    """Somebody’s visit with one browser, who has signed in."""
+    """A user’s visit with one browser."""
 
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL,
@@ -152,7 +152,7 @@ class BrowserSession(AbstractBaseSession):
 
 
 class SessionStore(DatabaseSessions):
-    """A session in a row of ``BrowserSession``, or in its key before somebody has signed in."""
+    """A session in a row of ``BrowserSession``, or in its key before a user has signed in."""
 
     @classmethod
     def get_model_class(cls) -> type[BrowserSession]:
@@ -182,7 +182,7 @@ class SessionStore(DatabaseSessions):
         return found
 
     def save(self, must_create: bool = False) -> None:
-        """Store the session: in a row if somebody has signed in, else in its key."""
+        """Store the session: in a row if a user has signed in, else in its key."""
         data = self._get_session(no_load=must_create)  # type: ignore[attr-defined]  # the stubs leave it out
         if SESSION_KEY not in data:
             self._session_key = signing.dumps(data, salt=_CONTEXT, serializer=self.serializer, compress=True)

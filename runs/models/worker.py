@@ -55,7 +55,7 @@ class Lock(models.Model):
     held_until = models.DateTimeField(null=True, blank=True, help_text="When the lease expires; empty if it is free.")
 
     class Meta:
-        # Nobody sees or changes it.
+        # No page shows or changes it.
         default_permissions = ()
 
     def __str__(self) -> str:

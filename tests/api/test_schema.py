@@ -86,16 +86,16 @@ class TestDocument:
     ],
 )
 def test_it_comes_as_json_or_yaml_for_every_user_and_problems_as_json(groups: None, accepted: str, given: str) -> None:
-    somebody = Script(create_token(make_user("nobody")))
-    answer = somebody.get("schema", Accept=accepted)
+    caller = Script(create_token(make_user("caller")))
+    answer = caller.get("schema", Accept=accepted)
     assert (answer.status_code, answer["Content-Type"]) == (200, given)
     load = json.loads if "json" in given else partial(yaml.load, Loader=yaml.CSafeLoader)
     assert load(answer.content) == build_schema()
-    assert list_wrong(somebody.get("schema?colour=red", Accept=accepted), 400) == ["colour"]
+    assert list_wrong(caller.get("schema?colour=red", Accept=accepted), 400) == ["colour"]
 
 
 def test_all_that_the_reference_page_needs_comes_from_this_installation(groups: None, client: Client) -> None:
-    client.force_login(make_user("nobody"))
+    client.force_login(make_user("caller"))
     page = client.get(PAGE).content.decode()
     assert re.findall(r"<script>|<script [^>]*>", page) == re.findall(r'<script src="/[^"/][^"]*">', page)
     *static, script = re.findall(r'(?:src|href)="([^"]+)"', page)
