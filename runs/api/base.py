@@ -360,3 +360,33 @@ def not_modified(request: HttpRequest, response: HttpResponseBase) -> HttpRespon
 def is_among(tag: str, tags: list[str]) -> bool:
     """Whether ``tags`` of a header name that tag. A weak one will do (``W/"…"``), as caches on the way make them."""
     return tags == ["*"] or tag in {one.removeprefix("W/") for one in tags}
+
+
+def require_unchanged(request: Request, kind: str, *tags: str) -> None:
+    """Raise ``ApiProblem`` (412) unless ``If-Match``, if it was sent, names one of ``tags``, those of what is there.
+
+    There are none of what does not exist. ``kind`` is the type of the problem. Raises 400 for a header without an ETag.
+    """
+    wanted = _parse_tags(request, "If-Match")
+    if wanted is not None and not (tags if wanted == ["*"] else set(tags).intersection(wanted)):
+        raise _build_problem(kind, "This has changed since you read it, or no longer exists. Read it again.", tags)
+
+
+def require_other(request: Request, kind: str, *tags: str) -> None:
+    """Raise ``ApiProblem`` (412) if ``If-None-Match`` names the first of ``tags``. Else as above."""
+    unwanted = _parse_tags(request, "If-None-Match")
+    if unwanted and tags and is_among(tags[0], unwanted):
+        raise _build_problem(kind, "This already exists, and the request must not change it.", tags)
+
+
+def _build_problem(kind: str, sentence: str, tags: tuple[str, ...]) -> ApiProblem:
+    return ApiProblem(HTTPStatus.PRECONDITION_FAILED, kind, sentence, headers={"ETag": tags[0]} if tags else {})
+
+
+def _parse_tags(request: Request, name: str) -> list[str] | None:
+    sent = request.headers.get(name)
+    tags = None if sent is None else parse_etags(sent)
+    if tags == []:
+        sentence = f"“{name}” holds the ETag of what is changed, as it was read with its double quotes, or *."
+        raise ApiProblem(HTTPStatus.BAD_REQUEST, "bad-request", sentence)
+    return tags

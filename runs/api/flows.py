@@ -17,7 +17,6 @@ from django.http import HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
-from django.utils.http import parse_etags
 from pydantic import BeforeValidator, Field
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -30,7 +29,19 @@ from flows.models import Flow as FlowRow
 from flows.models import FlowVersion as VersionRow
 from flows.publishing import NOTE_LENGTH, publish_flow
 from runs.api.access import ADD_FLOWS, CHANGE_FLOWS, DELETE_FLOWS, READ_FLOWS, find_user, require_permission
-from runs.api.base import ETAG, GONE, IF_MATCH, LOCATION, ApiView, example, header, is_among, make_tag, operation
+from runs.api.base import (
+    ETAG,
+    GONE,
+    IF_MATCH,
+    LOCATION,
+    ApiView,
+    example,
+    header,
+    make_tag,
+    operation,
+    require_other,
+    require_unchanged,
+)
 from runs.api.flow_documents import (
     FLOW_BODY,
     FLOW_PARSERS,
@@ -45,7 +56,7 @@ from runs.api.flow_documents import (
 )
 from runs.api.idempotency import idempotent
 from runs.api.paging import build_page, fetch_rows
-from runs.api.problems import ApiProblem, Conflict, InvalidBody
+from runs.api.problems import Conflict, InvalidBody
 from runs.api.run_bodies import Budget
 from runs.documents.base import WHOLE, Amount, Answer, Body, Flag, Name, Nothing, Omitted, Page, Paging, Query, Text
 from runs.retention.policy import effective_policy
@@ -373,33 +384,3 @@ def lock_read_flow(request: Request, name: str) -> FlowRow:
 def log_change(request: Request, row: FlowRow | VersionRow, message: str, *, action: int = CHANGE) -> None:
     """Add an entry to the admin's history of a flow or version."""
     LogEntry.objects.log_actions(find_user(request).pk, [row], action, message, single_object=True)
-
-
-def require_unchanged(request: Request, kind: str, *tags: str) -> None:
-    """Raise ``ApiProblem`` (412) unless ``If-Match``, if it was sent, names one of ``tags``, those of what is there.
-
-    There are none of what does not exist. ``kind`` is the type of the problem. Raises 400 for a header without an ETag.
-    """
-    wanted = _parse_tags(request, "If-Match")
-    if wanted is not None and not (tags if wanted == ["*"] else set(tags).intersection(wanted)):
-        raise _build_problem(kind, "This has changed since you read it, or no longer exists. Read it again.", tags)
-
-
-def require_other(request: Request, kind: str, *tags: str) -> None:
-    """Raise ``ApiProblem`` (412) if ``If-None-Match`` names the first of ``tags``. Else as above."""
-    unwanted = _parse_tags(request, "If-None-Match")
-    if unwanted and tags and is_among(tags[0], unwanted):
-        raise _build_problem(kind, "This already exists, and the request must not change it.", tags)
-
-
-def _build_problem(kind: str, sentence: str, tags: tuple[str, ...]) -> ApiProblem:
-    return ApiProblem(HTTPStatus.PRECONDITION_FAILED, kind, sentence, headers={"ETag": tags[0]} if tags else {})
-
-
-def _parse_tags(request: Request, name: str) -> list[str] | None:
-    sent = request.headers.get(name)
-    tags = None if sent is None else parse_etags(sent)
-    if tags == []:
-        sentence = f"“{name}” holds the ETag of what is changed, as it was read with its double quotes, or *."
-        raise ApiProblem(HTTPStatus.BAD_REQUEST, "bad-request", sentence)
-    return tags

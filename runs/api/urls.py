@@ -17,7 +17,8 @@ from runs.api.run_parts import PartsOfRuns
 from runs.api.runs import Runs
 from runs.api.saved_views import SavedViews
 from runs.api.statistics import Statistics
-from runs.api.webhooks import WebhookDeliveries, WebhookEndpoints
+from runs.api.webhook_deliveries import WebhookDeliveries
+from runs.api.webhooks import WebhookEndpoints
 
 app_name = "api"
 

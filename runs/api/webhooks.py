@@ -1,10 +1,9 @@
-"""Webhook endpoints, and what was delivered to them and to addresses given with runs."""
+"""Webhook endpoints: the addresses that are notified when runs end."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
@@ -13,9 +12,8 @@ from django.db import IntegrityError, transaction
 from django.db.models import F, QuerySet
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404
-from django.utils import timezone
 from drf_spectacular.utils import OpenApiResponse
-from pydantic import BeforeValidator, Field, ValidationInfo
+from pydantic import Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -24,57 +22,36 @@ from flows.models import Flow
 from runs.api.access import (
     ADD_ENDPOINTS,
     CHANGE_ENDPOINTS,
-    CHANGE_RUNS,
     DELETE_ENDPOINTS,
     READ_ENDPOINTS,
-    READ_RUNS,
-    START_RUNS,
-    has_access,
 )
 from runs.api.base import GONE, LOCATION, RETRY_AFTER, ApiView, operation
 from runs.api.idempotency import idempotent
 from runs.api.paging import build_page, fetch_rows
-from runs.api.problems import Conflict, InvalidBody, InvalidQuery
+from runs.api.problems import Conflict, InvalidBody
 from runs.api.run_bodies import WebhookUrl
+from runs.api.webhook_deliveries import SENT, SHOWN_TO, ShownUrl, answer_sent
 from runs.documents.base import (
     Answer,
     Body,
-    Count,
-    Name,
     Nothing,
-    Omitted,
     Page,
-    RowNumber,
     RowPaging,
     Text,
-    TextOrNull,
     Url,
     link,
 )
-from runs.models import DeliveryState, WebhookDelivery, WebhookEvent
+from runs.models import DeliveryState
 from runs.models import WebhookEndpoint as EndpointRow
-from runs.models.webhook import hide_path
-from runs.webhooks.deliveries import create_test, send_again
+from runs.webhooks.deliveries import create_test
 from runs.webhooks.messages import (
     RotatedRecentlyError,
-    build_body,
     derive_secret,
     find_overlap_end,
     rotate_secret,
 )
 
 EventType = Literal["run.succeeded", "run.failed", "run.errored", "run.cancelled"]
-
-
-def _show_url(url: str, info: ValidationInfo) -> str:
-    return url if info.context is not None and has_access(info.context, START_RUNS) else hide_path(url)
-
-
-ShownUrl = Annotated[str, BeforeValidator(_show_url)]
-_SHOWN_TO = "Without the permission to start runs, or the scope for it, only the host is shown."
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Endpoints
 
 
 class LastDelivery(Answer):
@@ -89,7 +66,7 @@ class WebhookEndpoint(Answer):
     """An address that is notified when runs end."""
 
     id: int = Field(ge=1, description="The number of the endpoint.")
-    webhook_url: ShownUrl = Field(validation_alias="url", description=f"Where messages are sent. {_SHOWN_TO}")
+    webhook_url: ShownUrl = Field(validation_alias="url", description=f"Where messages are sent. {SHOWN_TO}")
     flow: str | None = Field(
         validation_alias="flow_name",
         description="The name of the flow whose runs are sent; null for those of all flows.",
@@ -145,85 +122,7 @@ class Rotation(Body):
     again: bool = Field(False, description="Whether a previous secret that is still valid may expire at once.")
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Deliveries
-
-
-class Delivery(Answer):
-    """One event, sent to one address."""
-
-    id: int = Field(ge=1, description="The number of the delivery.")
-    message_id: str = Field(description="What receivers read as `webhook-id`: the same at each try.")
-    run: int | None = Field(validation_alias="run_id", description="The number of the run; null for a test.")
-    flow: str | None = Field(
-        validation_alias="flow_name", description="The name of its flow; null for a test of an endpoint of all flows."
-    )
-    endpoint: int | None = Field(
-        validation_alias="endpoint_id",
-        description="The number of the endpoint; null for an address given with the run, and if it was deleted.",
-    )
-    event: WebhookEvent = Field(description="What happened: `type` of the message.")
-    webhook_url: ShownUrl = Field(validation_alias="url", description=f"Where it is sent. {_SHOWN_TO}")
-    status: DeliveryState = Field(
-        validation_alias="state",
-        description="`waiting`: it is tried, or tried again, by itself. `failed`: it is not tried again unless it is "
-        "sent again.",
-    )
-    is_being_sent: Annotated[bool, BeforeValidator(lambda until: until is not None and until > timezone.now())] = Field(
-        validation_alias="sending_until", description="Whether a try is in progress."
-    )
-    try_count: Count = Field(description="Tries so far.")
-    last_http_status: int | None = Field(
-        validation_alias="last_status", description="HTTP status of the last response; null if none arrived."
-    )
-    created_at: datetime = Field(description="UTC.")
-    next_try_at: datetime | None = Field(description="UTC; null unless it waits for one.")
-    ended_at: datetime | None = Field(description="UTC; null while it waits.")
-    url: Annotated[Url, link("api:get_webhook_delivery")] = Field(validation_alias="id", description="Its address.")
-    page_url: Annotated[Url, link("runs:webhook")] = Field(validation_alias="id", description="Its page.")
-    run_url: Annotated[Url | None, link("api:get_run")] = Field(
-        validation_alias="run_id", description="The address of the run; null for a test."
-    )
-
-
-class Try(Answer):
-    """One POST to the address."""
-
-    number: int = Field(ge=1, description="Which try it was, from 1.")
-    started_at: datetime = Field(description="UTC.")
-    ended_at: datetime | None = Field(description="UTC; null while it is in progress, or if the worker stopped.")
-    duration: timedelta | None = Field(description="Seconds; null if that is not known.")
-    http_status: int | None = Field(
-        validation_alias="status", description="HTTP status of the response; null if none arrived."
-    )
-    problem: TextOrNull = Field(description="Why it did not succeed, in a sentence.")
-    response: str = Field(description="How the body of the answer begins.")
-
-
-class WholeDelivery(Delivery):
-    """A delivery with what is sent and its tries."""
-
-    payload: dict[str, Any] = Field(
-        description="What is sent: `type`, `timestamp`, and the run in `data`. See `webhooks` in this document."
-    )
-    tries: list[Try] = Field(description="The latest 50, in their order.")
-
-
-class DeliveryQuery(RowPaging):
-    """Which deliveries are listed."""
-
-    status: list[Literal["waiting", "delivered", "failed"]] = Field(
-        default_factory=list, min_length=1, description="Only deliveries in one of these states."
-    )
-    run: RowNumber | Omitted = Field(None, description="Only those of this run.")
-    flow: Name | Omitted = Field(None, description="Only those of the flow of this name.")
-    endpoint: RowNumber | Omitted = Field(None, description="Only those to this endpoint.")
-
-
-MAX_TRIES = 50
-"""Of a delivery, the latest; it has eight unless it is sent again."""
 _operation = partial(operation, tag="Webhooks")
-_SENT = {202: OpenApiResponse(WholeDelivery, "It will be sent shortly.")}
 
 
 class WebhookEndpoints(ApiView):
@@ -299,12 +198,12 @@ class WebhookEndpoints(ApiView):
         "Send a test to a webhook endpoint",
         CHANGE_ENDPOINTS,
         parameters=[RETRY_AFTER],
-        answers=_SENT,
+        answers=SENT,
     )
     @idempotent
     def test_webhook_endpoint(self, request: Request, endpoint_id: int, body: Nothing) -> HttpResponseBase:
         """Sends a signed message of the type `webhook.test`, also to an endpoint that is disabled."""
-        return _answer_sent(request, create_test(_fetch_endpoint(endpoint_id)).pk)
+        return answer_sent(request, create_test(_fetch_endpoint(endpoint_id)).pk)
 
     @_operation(
         "POST webhook-endpoints/<int:endpoint_id>/rotate-secret",
@@ -346,61 +245,3 @@ def _fetch_endpoint(endpoint_id: int) -> Any:
 
 def _describe_endpoint(row: Any) -> dict[str, Any]:
     return {**vars(row), "last_delivery": vars(row) if row.last_delivery_id else None}
-
-
-class WebhookDeliveries(ApiView):
-    """What was sent, or is to be."""
-
-    @_operation("GET webhook-deliveries", "List webhook deliveries", READ_RUNS)
-    def list_webhook_deliveries(self, request: Request, query: DeliveryQuery) -> Page[Delivery]:
-        """One delivery for each run that has ended and each address that it is sent to, and for each test; the newest
-        first, without their tries.
-        """
-        rows = query.filter(_select_deliveries().defer("body"), run="run", endpoint="endpoint")
-        if 0 < len(set(query.status)) < len(WebhookDelivery._meta.get_field("state").flatchoices):
-            rows = rows.filter(state__in=query.status)
-        if query.flow is not None:
-            flow_id = Flow.objects.filter(name=query.flow).values_list("pk", flat=True).first()
-            if flow_id is None:
-                raise InvalidQuery([Problem("flow", "No flow has this name.")])
-            rows = rows.filter(flow=flow_id)
-        return build_page(Page[Delivery], request, fetch_rows(rows, query, is_descending=True))
-
-    @_operation("GET webhook-deliveries/<int:delivery_id>", "Read a delivery with its tries", READ_RUNS)
-    def get_webhook_delivery(self, request: Request, delivery_id: int) -> WholeDelivery:
-        """What was sent, and of each try the status and the beginning of the answer, or why there is none."""
-        return _read_delivery(request, delivery_id)
-
-    @_operation(
-        "POST webhook-deliveries/<int:delivery_id>/send-again",
-        "Send a webhook again",
-        CHANGE_RUNS,
-        parameters=[RETRY_AFTER],
-        answers=_SENT,
-    )
-    @idempotent
-    def send_webhook_again(self, request: Request, delivery_id: int, body: Nothing) -> HttpResponseBase:
-        """Makes a new try at once, under the same `message_id` and with all retries before it.
-
-        Refused with 409 while a try is under way.
-        """
-        if not send_again(get_object_or_404(_select_deliveries(), pk=delivery_id)):
-            raise Conflict("being-sent", f"Delivery {delivery_id} is being sent. Read it again for the result.")
-        return _answer_sent(request, delivery_id)
-
-
-def _select_deliveries() -> QuerySet[Any, Any]:
-    rows: QuerySet[Any, Any] = WebhookDelivery.objects.annotate(flow_name=F("flow__name"))
-    return rows
-
-
-def _read_delivery(request: Request, delivery_id: int) -> WholeDelivery:
-    """A delivery with its latest tries. Two queries, and two more before the first try."""
-    delivery = get_object_or_404(_select_deliveries(), pk=delivery_id)
-    tries = list(delivery.tries.order_by("-number")[:MAX_TRIES])
-    payload = json.loads(delivery.body or build_body(delivery))
-    return WholeDelivery.build({**vars(delivery), "payload": payload, "tries": tries[::-1]}, request)
-
-
-def _answer_sent(request: Request, delivery_id: int) -> Response:
-    return Response(_read_delivery(request, delivery_id), HTTPStatus.ACCEPTED, headers={"Retry-After": "1"})
