@@ -22,7 +22,6 @@ logger = logging.getLogger(__name__)
 
 DRAIN_TASK = "runs.worker.tasks.drain"
 """Sent with ``timeout=-1``: a drain has no end but the worker's."""
-SWEEP_TASK = "runs.sweep.sweep"
 
 REDIS_RETRY_INTERVAL = 5.0
 """Seconds between tries to subscribe; meanwhile a drain polls for queued runs as if there were no Redis."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -317,7 +317,7 @@ def _convert(value: Any, path: Path) -> Any:
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# JSON pointers (RFC 6901), and where what they point at stands in a text
+# JSON pointers (RFC 6901), and places in a text
 
 
 def format_pointer(parts: Iterable[str | int]) -> str:
@@ -360,41 +360,3 @@ def follow_ref(root: dict[str, Any], ref: str) -> Any:
 def find_line(text: str, offset: int) -> tuple[int, int]:
     """Line and column, both from 1, of the character at ``offset``."""
     return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
-
-
-def find_places(text: str, pointers: Collection[str]) -> dict[str, tuple[int, int]]:
-    """Line and column, both from 1, of the parts that JSON ``pointers`` point at: of the key where a part has one.
-
-    ``text`` is JSON that can be read. A pointer that leads nowhere has no entry.
-    """
-    wanted = set(pointers)
-    return {pointer: find_line(text, offset) for pointer, offset in _list_offsets(text) if pointer in wanted}
-
-
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
-
-
-def _list_offsets(text: str) -> Iterator[tuple[str, int]]:
-    """The pointer and the offset of every part of the text, from its beginning to its end."""
-    yield "", len(text) - len(text.lstrip())
-    path: list[str | int] = []
-    is_key = False
-    for match in _TOKEN.finditer(text):
-        sign = match.group()
-        if sign in "}]":
-            path.pop()
-        elif sign == ",":
-            is_key = isinstance(path[-1], str)
-            if isinstance(path[-1], int):
-                path[-1] += 1
-        elif is_key:
-            path[-1] = json.loads(sign)
-            is_key = False
-            yield format_pointer(path), match.start()
-        elif sign != ":":
-            if path and isinstance(path[-1], int):
-                yield format_pointer(path), match.start()
-            if sign in "{[":
-                is_key = sign == "{"
-                # The place of the first key, or that of the first element.
-                path.append("" if is_key else 0)

@@ -15,7 +15,6 @@ from flows.engine.json_values import (
     JsonError,
     clean_value,
     dump_json,
-    find_places,
     find_unstorable,
     format_pointer,
     parse_object,
@@ -108,13 +107,3 @@ class TestPointers:
     @given(st.lists(st.text(), max_size=4))
     def test_any_keys_survive_the_way_there_and_back(self, parts: list[str]) -> None:
         assert parse_pointer(format_pointer(parts)) == tuple(parts)
-
-    @given(VALUES, st.sampled_from([None, 0, 2]))
-    def test_every_part_of_any_json_is_found(self, value: object, indent: int | None) -> None:
-        pointers = list_pointers(value)
-        assert set(find_places(json.dumps(value, indent=indent), pointers)) == set(pointers)
-
-
-def list_pointers(value: object, path: tuple[str | int, ...] = ()) -> list[str]:
-    entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [format_pointer(path), *(one for key, item in entries for one in list_pointers(item, (*path, key)))]
