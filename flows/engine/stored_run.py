@@ -17,13 +17,7 @@ from flows.engine.planner import Action, Call, Compute, Finish, Wait, next_actio
 from flows.engine.plugins import PREFIX, Registry
 from flows.engine.redaction import Redactor
 from flows.engine.spec import FlowSpec, StepSpec
-
-_STEP_EXPRESSIONS = (
-    *("compute", "input_expression", "input_sanitizer", "output_sanitizer"),
-    *("pass_expression", "failure_reason_expression"),
-)
-_AUDIT_EXPRESSIONS = ("rule", "for_each", "message", "suggestions", "path")
-"""What may name a plug-in."""
+from flows.engine.spec_check import AUDIT_EXPRESSIONS, STEP_EXPRESSIONS
 
 _WITH_OUTPUT = (Outcome.PASSED, Outcome.FAILED)
 
@@ -132,8 +126,8 @@ def has_impure_plugin(step: StepSpec, registry: Registry) -> bool:
     output_type = registry.find_type(step.output_type)
     if output_type is not None and not output_type.is_pure:
         return True
-    named = [(field, getattr(step, field)) for field in _STEP_EXPRESSIONS]
-    named += [(field, getattr(audit, field)) for audit in step.audits for field in _AUDIT_EXPRESSIONS]
+    named = [(field, getattr(step, field)) for field in STEP_EXPRESSIONS]
+    named += [(field, getattr(audit, field)) for audit in step.audits for field in AUDIT_EXPRESSIONS]
     for field, text in named:
         if text is not None and text.startswith(PREFIX):
             try:
