@@ -7,7 +7,7 @@ each run against the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from datetime import timedelta
@@ -26,7 +26,6 @@ from django.utils.http import urlencode
 
 from flows.engine.history import Severity
 from flows.models import Flow, FlowVersion
-from runs import paging
 from runs.filter_fields import (
     CostField,
     Moment,
@@ -41,15 +40,13 @@ from runs.filter_fields import (
     shorten,
 )
 from runs.models import EndReason, FacetKind, Issue, Run, RunFacet, RunStatus
-from runs.paging import Found, Position, Stream, check, scan
+from runs.paging import Found, Position, Select, Stream, check, scan
 from runs.search import SearchQuery, fetch_matching_among, fetch_matching_ids, parse_search
 
 PAGING = ("before", "after")
 """Names in addresses that may stand beside filters: the number of the run that a page ends above or begins below."""
-MAX_HITS = 20_000
-"""Runs that hold what is searched for and are looked up all at once."""
-MATCH_BATCH = 1_000
-"""Runs that are matched with a search at a time."""
+MAX_HITS = 5_000
+"""Runs that hold what is searched for and are looked up all at once; where there are more, a window has many."""
 _MAX_NAMED = 3
 
 
@@ -396,26 +393,23 @@ def fetch_matching_runs(
         text, index, streams = "", "", [Stream(Run.objects.filter(pk=number))]
     else:
         streams = filters.build_streams()
-    ask = partial(_scan, filters, newest=newest, limit=limit)
-    if not text:
-        return ask(streams, index, before=before, after=after)
-    query = parse_search(text)
-    select: Callable[[Sequence[int]], set[int]] | None = partial(_select_matching, query, limit)
-    found = ask(streams, index, before=before, after=after, select=select, looks=[max(paging.FIRST_SCAN_SIZE, limit)])
-    if found.searched_to is None:
-        return found
+    select = None
+    if text:
+        streams, index, select = narrow_to_search(parse_search(text), streams, index)
+    return _scan(filters, streams, index, before=before, after=after, newest=newest, limit=limit, select=select)
+
+
+def narrow_to_search(query: SearchQuery, streams: list[Stream], index: str) -> tuple[list[Stream], str, Select | None]:
+    """The streams to scan for a search in place of ``streams`` with their ``index``, and what to select of their runs.
+
+    Where few enough runs match, they are the stream; otherwise the runs of the streams are matched as they are scanned.
+    """
     hits = fetch_matching_ids(query, limit=MAX_HITS)
-    if hits is not None:
-        # All runs that match are known: the rarer the words, the fewer.
-        ids, is_exact = hits
-        streams, index = [Stream(Run.objects.filter(pk__in=ids))], ""
-        select = None if is_exact else select
-    start: dict[str, Any] = {"before" if after is None else "after": found.searched_to}
-    rest = ask(streams, index, **start, select=select, looks=[paging.WINDOW])
-    both = [*found.positions, *rest.positions] if after is None else [*rest.positions, *found.positions]
-    # A page that is full now may hold fewer of the last look.
-    kept = both[:limit] if after is None else both[-limit:]
-    return Found(kept, rest.searched_to if len(kept) < limit else None)
+    select = partial(fetch_matching_among, query)
+    if hits is None:
+        return streams, index, select
+    ids, is_exact = hits
+    return [Stream(Run.objects.filter(pk__in=ids))], "", None if is_exact else select
 
 
 def _scan(filters: RunFilters, streams: Sequence[Stream], index: str, *, newest: int | None, **options: Any) -> Found:
@@ -440,16 +434,6 @@ def build_matches(condition: Q, stream: Stream) -> Combinable:
     if stream.key == "pk":
         return check(condition)
     return Subquery(Run.objects.filter(condition, pk=OuterRef(stream.key)).order_by().values("pk")[:1])
-
-
-def _select_matching(query: SearchQuery, limit: int, run_ids: Sequence[int]) -> set[int]:
-    """Those of ``run_ids`` that hold what is searched for, or the first ``limit`` of them or more."""
-    found: set[int] = set()
-    for begin in range(0, len(run_ids), MATCH_BATCH):
-        found |= fetch_matching_among(query, run_ids[begin : begin + MATCH_BATCH])
-        if len(found) >= limit:
-            break
-    return found
 
 
 def fetch_newest_run_number() -> int:

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
-from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -25,11 +24,11 @@ from django.utils import timezone
 from flows.engine.json_values import resolve_pointer
 from flows.models import Flow
 from runs.filter_fields import NumberField, parse_run_number
-from runs.filters import RunFilter, RunFilters, build_matches, has_row, one_of
+from runs.filters import RunFilter, RunFilters, build_matches, has_row, narrow_to_search, one_of
 from runs.history.issues import Judged, StepIssues
 from runs.models import Attempt, DailyIssues, DailyRuns, Issue, Run
-from runs.paging import Found, Stream, fetch_position, scan
-from runs.search import SearchQuery, fetch_matching_among, fetch_matching_ids, parse_search
+from runs.paging import Found, fetch_position, scan
+from runs.search import SearchQuery, parse_search
 
 PERIODS: Mapping[str, int] = {"7d": 7, "14d": 14, "30d": 30, "90d": 90}
 """Lengths in days, by their names in addresses."""
@@ -45,8 +44,6 @@ MAX_OUTPUT_SIZE = 50_000
 """Characters of an output in which values are looked up."""
 SEARCHED_RUNS, MAX_SEARCHED_ISSUES = 200, 5_000
 """Runs that hold the words of a search, and their issues, that are read for one page."""
-MAX_HITS = 5_000
-"""Runs that hold the words and are looked up all at once."""
 MAX_TEXT = 400
 """Characters that are read of a message, a path and a context."""
 STREAM_SLACK = timedelta(days=30)
@@ -283,12 +280,7 @@ def _scan_runs(
     streams, select = filters.build_streams(), None
     if query is not None:
         # A word to leave out may be elsewhere in the run.
-        holding = replace(query, unwanted=())
-        hits = fetch_matching_ids(holding, limit=MAX_HITS)
-        if hits is not None:
-            streams = [Stream(Run.objects.filter(pk__in=hits[0]))]
-        if hits is None or not hits[1]:
-            select = partial(fetch_matching_among, holding)
+        streams, _, select = narrow_to_search(replace(query, unwanted=()), streams, "")
     streams = [replace(one, rows=one.rows.filter(created_at__gte=first - STREAM_SLACK)) for one in streams]
     matches = build_matches(condition, streams[0])
     start = before and fetch_position(Run, before.run, time="created_at")

@@ -27,6 +27,10 @@ Turn = Mapping[str, Any]
 """The paging parameter of another page, ``before`` or ``after`` a key; empty for the first page."""
 
 
+Select = Callable[[Sequence[int]], Collection[int]]
+"""Gives those of some keys that are wanted."""
+
+
 class Position(NamedTuple):
     """The place of a row in a list. ``at`` is the text of the database: SQLite stores times with 0, 3 or 6 digits."""
 
@@ -145,15 +149,14 @@ def scan(
     before: Position | int | None = None,
     after: Position | int | None = None,
     matches: Combinable | None = None,
-    select: Callable[[Sequence[int]], Collection[int]] | None = None,
+    select: Select | None = None,
     table: type[Model] | None = None,
-    looks: Sequence[int] = (),
 ) -> Found:
     """Up to ``limit`` rows: the newest behind ``before``, or the oldest ahead of ``after``.
 
     Both are positions, or keys in ``table``, which is that of the streams if it is not given. No row is in two streams.
-    Those rows are wanted where ``matches`` is not NULL and whose keys ``select`` leaves; with either of the two, at
-    most ``looks`` rows are checked, which are ``FIRST_SCAN_SIZE`` and ``WINDOW`` if not given.
+    Those rows are wanted where ``matches`` is not NULL and whose keys ``select`` leaves; with either of the two,
+    ``FIRST_SCAN_SIZE`` and then ``WINDOW`` rows are checked at most.
     """
     is_ascending = after is not None
     start = before if after is None else after
@@ -162,9 +165,8 @@ def scan(
         if start is None and not is_ascending:
             return Found(())
     found: list[Position] = []
-    if matches is None and select is None:
-        looks = (limit,)
-    for size in looks or (max(FIRST_SCAN_SIZE, limit), WINDOW):
+    is_checked = matches is not None or select is not None
+    for size in (max(FIRST_SCAN_SIZE, limit), WINDOW) if is_checked else (limit,):
         rows = _fetch(streams, start, size, is_ascending=is_ascending, matches=matches)
         kept = [Position(at, key) for at, key, is_wanted in rows if is_wanted is not None]
         if select is not None:

@@ -12,7 +12,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.utils import timezone
 
-from runs import paging
+from runs import filters, paging
 from runs.facets import add_facets, list_facets
 from runs.filters import RunFilters, fetch_matching_runs
 from runs.models import FacetKind, Run, RunStatus
@@ -225,12 +225,14 @@ def search(text: str, *, before: int | None = None, after: int | None = None, li
         before, after = (None, part.searched_key) if after is not None else (part.searched_key, None)
 
 
-@pytest.mark.parametrize("window", [3, 100], ids=["too-many-hits", "all-hits"])
+@pytest.mark.parametrize("max_hits", [1, 100], ids=["too-many-hits", "all-hits"])
+@pytest.mark.parametrize("window", [3, 100])
 def test_a_search_finds_every_run_once_both_ways_in_the_order_of_lists(
-    monkeypatch: pytest.MonkeyPatch, window: int
+    monkeypatch: pytest.MonkeyPatch, window: int, max_hits: int
 ) -> None:
     monkeypatch.setattr(paging, "FIRST_SCAN_SIZE", 2)
     monkeypatch.setattr(paging, "WINDOW", window)
+    monkeypatch.setattr(filters, "MAX_HITS", max_hits)
     ids = [make_stored_run(input={"text": text}).pk for text in ("old tea", "tea old", *["tea"] * 5)]
     index_runs(ids)
     for text, found in (("old", ids[:2]), ('"old tea"', ids[:1]), ("tea -old", ids[2:]), ('tea -"old tea"', ids[1:])):
