@@ -46,12 +46,10 @@ from runs.statistics.figures import (
     fetch_steps,
     fetch_steps_by_day,
     fetch_usage,
-    sum_groups,
     sum_models,
-    sum_versions,
 )
 from runs.statistics.queue_state import fetch_queue_state
-from runs.statistics.sums import WEEK, Period, RunSums, StepSums, last_days, split_bill, sum_by_slot, use_of_runs
+from runs.statistics.sums import WEEK, Period, RunSums, StepSums, last_days, split_bill_of_runs, sum_by, sum_by_slot
 
 _operation = partial(operation, tag="Statistics")
 MAX_ITEMS = 1_000
@@ -77,9 +75,9 @@ class Statistics(ApiView):
         # Of one model there are attempts, and no runs.
         has_runs = query.model is None
         shown = groups if has_runs else [group for group in groups if group.model == query.model]
-        by_version = sum_versions(days) if has_runs else {}
-        by_model = sum_groups(groups, lambda group: group.model)
-        by_step = sum_groups(shown, lambda group: (group.step, group.name))
+        by_version = sum_by((day.version_id, day.sums) for day in days) if has_runs else {}
+        by_model = sum_by((group.model, group.sums) for group in groups)
+        by_step = sum_by(((group.step, group.name), group.sums) for group in shown)
         figures = {
             **_describe_scope(query, scope),
             "flow": name,
@@ -258,7 +256,7 @@ def _build_figures(runs: RunSums | None, steps: StepSums, *, is_of_model: bool) 
             "per_passed_attempt": steps.cost_per_passed,
             "unpriced": spent.unpriced,
         },
-        "retry_bill": runs and {part.kind: part for part in split_bill(use_of_runs(runs))},
+        "retry_bill": runs and split_bill_of_runs(runs)[0],
     }
 
 
@@ -288,7 +286,7 @@ def _build_versions(
 ) -> list[dict[str, Any]]:
     """The figures of each version that ran, the newest first; ``runs`` is None where figures are of one model."""
     numbers = dict(FlowVersion.objects.filter(flow=flow).values_list("pk", "number"))
-    steps = sum_groups(groups, lambda group: group.version_id)
+    steps = sum_by((group.version_id, group.sums) for group in groups)
     newest = sorted(steps if runs is None else runs, key=lambda key: -numbers[key])[:MAX_VERSIONS]
     return [
         {

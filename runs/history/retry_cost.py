@@ -9,7 +9,7 @@ from typing import Any
 from flows.engine.history import COUNTED, TokenUsage, sum_usage
 from runs.attempt_rules import FIRST, USEFUL, WASTED, classify_attempts
 from runs.formatting import format_cost, format_count, format_share
-from runs.statistics.sums import TITLES, Use, is_by_cost, measure_uses, split_bill
+from runs.statistics.sums import TITLES, BillPart, split_bill
 
 
 def bill_run(calls: Sequence[tuple[int, str, TokenUsage | None]], open_steps: Collection[int]) -> dict[str, Any] | None:
@@ -30,33 +30,32 @@ def bill_run(calls: Sequence[tuple[int, str, TokenUsage | None]], open_steps: Co
             usages[kind].append(usage)
     sums = {name: sum_usage(own) for name, own in usages.items()}
     is_reported = all(usage.reported for usage in sums.values())
-    used = {name: Use(usage.total, usage.cost, usage.unpriced) for name, usage in sums.items()}
+    parts, by_cost = split_bill({name: (usage.total, usage.cost, usage.unpriced) for name, usage in sums.items()})
     is_open = not retried.isdisjoint(open_steps)
     notes = {
         "Attempts whose tokens were not reported count as nothing.": not is_reported,
         # A simulated run has no prices at all, and misses none.
-        "Some prices are unknown, so shares are shares of the tokens.": any(use.unpriced for use in used.values()),
+        "Some prices are unknown, so shares are shares of the tokens.": any(part.unpriced for part in parts.values()),
         "Attempts without an output do not count as retries: they count towards the attempt that replaced them.": (
             not all(tries)
         ),
     }
-    by_cost = is_by_cost(used.values())
     return {
         "is_by_cost": by_cost,
-        "spent": sum((used[kind].cost or Decimal(0) for kind in (USEFUL, WASTED)), Decimal(0)),
-        "sentence": _sum_up(used, by_cost=by_cost, is_reported=is_reported, is_open=is_open),
+        "spent": sum((parts[kind].cost or Decimal(0) for kind in (USEFUL, WASTED)), Decimal(0)),
+        "sentence": _sum_up(parts, by_cost=by_cost, is_reported=is_reported, is_open=is_open),
         "notes": [words for words, holds in notes.items() if holds],
-        "parts": _list_rows(used, kinds, is_open=is_open),
+        "parts": _list_rows(parts, kinds, is_open=is_open),
     }
 
 
-def _sum_up(used: Mapping[str, Use], *, by_cost: bool, is_reported: bool, is_open: bool) -> str:
+def _sum_up(parts: Mapping[str, BillPart], *, by_cost: bool, is_reported: bool, is_open: bool) -> str:
     """“Retries cost 38 % of this run: $0.0124 of $0.0331; $0.0090 of it led to a pass.”"""
 
     def show(amount: Decimal) -> str:
         return format_cost(amount) if by_cost else format_count(int(amount))
 
-    amounts = measure_uses(used)
+    amounts = {kind: part.amount for kind, part in parts.items()}
     whole, retries = sum(amounts.values()), amounts[USEFUL] + amounts[WASTED]
     if not whole:
         return "No tokens were used." if is_reported else "No tokens were reported."
@@ -74,9 +73,9 @@ def _sum_up(used: Mapping[str, Use], *, by_cost: bool, is_reported: bool, is_ope
     return f"{words}; {show(amounts[USEFUL])} of {it} led to a pass."
 
 
-def _list_rows(used: Mapping[str, Use], kinds: Sequence[str], *, is_open: bool) -> Sequence[dict[str, Any]]:
+def _list_rows(parts: Mapping[str, BillPart], kinds: Sequence[str], *, is_open: bool) -> Sequence[dict[str, Any]]:
     rows, begin = [], 0.0
-    for part in split_bill(used):
+    for part in parts.values():
         width = 100 * (part.share or 0.0)
         rows.append(
             {

@@ -30,7 +30,6 @@ from runs.statistics.figures import (
     fetch_runs,
     fetch_steps,
     fetch_steps_by_day,
-    sum_groups,
     sum_models,
 )
 from runs.statistics.sums import (
@@ -39,10 +38,9 @@ from runs.statistics.sums import (
     RunSums,
     Slot,
     StepSums,
-    is_by_cost,
-    split_bill,
+    split_bill_of_runs,
+    sum_by,
     sum_by_slot,
-    use_of_runs,
 )
 
 WIDTH = 1_000
@@ -225,13 +223,11 @@ def list_tables(counted: Counted, versions: Mapping[int, int], link_model: Calla
         heads = [head, *(column.title for column in columns)]
         return {"id": id, "title": title, "note": note, "heads": heads, "rows": cells}
 
-    model, uses = counted.model, use_of_runs(counted.runs)
-    by_step = sum_groups(
-        [group for group in counted.groups if not model or group.model == model],
-        lambda group: (group.step, group.name),
-    )
-    by_model = sum_groups(counted.groups, lambda group: group.model)
-    parts = [(TITLES[part.kind], "", part) for part in split_bill(uses)]
+    model, (bill, by_cost) = counted.model, split_bill_of_runs(counted.runs)
+    shown = [group for group in counted.groups if not model or group.model == model]
+    by_step = sum_by(((group.step, group.name), group.sums) for group in shown)
+    by_model = sum_by((group.model, group.sums) for group in counted.groups)
+    parts = [(TITLES[kind], "", part) for kind, part in bill.items()]
     days = [
         (f"{describe_slot(slot)}{f', v{versions[place]}' if place in versions else ''}", "", sums)
         for place, (slot, sums) in enumerate(zip(counted.period.slots, counted.slots, strict=True))
@@ -249,7 +245,7 @@ def list_tables(counted: Counted, versions: Mapping[int, int], link_model: Calla
         (name or "None: local or no answer", link_model(name), sums)
         for name, sums in sorted(by_model.items(), key=lambda item: (not item[0], -item[1].attempts, item[0]))
     ]
-    shares = f"Shares of {'the cost' if is_by_cost(uses.values()) else 'tokens'}. "
+    shares = f"Shares of {'the cost' if by_cost else 'tokens'}. "
     shares += "A retry led to a pass if its step passed in the end."
     unit, of_all = counted.period.unit.capitalize(), "Counted for all models." if model else ""
     return [

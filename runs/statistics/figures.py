@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
@@ -38,7 +38,6 @@ FLOW, VERSION, MODEL, DAY = "flow", "version", "model", "day"
 GROUPS: Mapping[str, str] = {FLOW: "flow__name", VERSION: "version__number", MODEL: "model", DAY: "day"}
 """What usage can be grouped by, with the column of each. Versions are numbered within their flow."""
 
-_Key = TypeVar("_Key", bound=Hashable)
 _Row = TypeVar("_Row", bound=DailyCounts)
 
 
@@ -243,20 +242,10 @@ def compare_today(today: date, *, is_simulated: bool) -> tuple[RunSums, dict[str
     return so_far or RunSums(), _find_median([sums for sums in before if sums])
 
 
-def sum_versions(days: Iterable[DayRuns]) -> dict[int, RunSums]:
-    """Runs of each version, by its key."""
-    return sum_by((day.version_id, day.sums) for day in days)
-
-
 def sum_models(days: Iterable[DayRuns]) -> dict[tuple[str, bool], RunSums]:
     """Runs by the model that they ask and whether they ask several; the one with the most runs first."""
     sums = sum_by(((day.model, day.has_several), day.sums) for day in days)
     return dict(sorted(sums.items(), key=lambda item: (-item[1].runs, item[0][0])))
-
-
-def sum_groups(groups: Iterable[StepGroup], key: Callable[[StepGroup], _Key]) -> dict[_Key, StepSums]:
-    """Attempts of the groups that have the same ``key``."""
-    return sum_by((key(group), group.sums) for group in groups)
 
 
 def _group(rows: QuerySet[Any], keys: Sequence[str], columns: Iterable[str]) -> QuerySet[Any, Any]:

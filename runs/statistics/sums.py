@@ -6,7 +6,7 @@ Pure. A rate is a fraction of one; rates and means of nothing are None. Cancelle
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import date, timedelta
 from decimal import Decimal
@@ -220,54 +220,49 @@ STEP_COLUMNS = tuple(column.name for column in fields(StepSums))
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
-    """Tokens and their cost in USD; attempts may be missing in that if ``unpriced`` is more than 0."""
+class BillPart:
+    """One part of the retry cost: ``first``, ``useful`` or ``wasted``.
 
+    The cost is in USD, without that of ``unpriced`` attempts. Shares are those of ``amount``, in USD or tokens;
+    ``share`` is a fraction of the whole, None of nothing.
+    """
+
+    kind: str
     tokens: int
     cost: Decimal | None
     unpriced: int
-
-
-@dataclass(frozen=True, slots=True)
-class BillPart(Use):
-    """One part of the retry cost: ``first``, ``useful`` or ``wasted``; ``share`` is a fraction of the whole."""
-
-    kind: str
+    amount: Decimal
     share: float | None
 
 
-def use_of_runs(sums: RunSums) -> Mapping[str, Use]:
-    """What first attempts, useful and wasted retries of runs used, by kind."""
+def split_bill(used: Mapping[str, tuple[int, Decimal | None, int]]) -> tuple[dict[str, BillPart], bool]:
+    """The parts by kind, from tokens, cost and unpriced attempts of each; and whether shares are those of the cost.
+
+    They are if all that was used has a price, else those of the tokens.
+    """
+    spent = [(cost, unpriced) for tokens, cost, unpriced in used.values() if tokens or cost]
+    by_cost = not any(unpriced or cost is None for cost, unpriced in spent) and any(cost for cost, _ in spent)
+    amounts = {kind: (cost or _NONE) if by_cost else Decimal(tokens) for kind, (tokens, cost, _) in used.items()}
+    whole = sum(amounts.values())
+    parts = {
+        kind: BillPart(kind, *values, amounts[kind], float(amounts[kind] / whole) if whole else None)
+        for kind, values in used.items()
+    }
+    return parts, by_cost
+
+
+def split_bill_of_runs(sums: RunSums) -> tuple[dict[str, BillPart], bool]:
+    """What first attempts, useful and wasted retries of runs used."""
     used = {
         FIRST: (sums.first_tokens, sums.first_cost),
         USEFUL: (sums.useful_retry_tokens, sums.useful_retry_cost),
         WASTED: (sums.wasted_retry_tokens, sums.wasted_retry_cost),
     }
-    return {
-        kind: Use(tokens, cost if cost or not tokens or not sums.unpriced else None, sums.unpriced if tokens else 0)
-        for kind, (tokens, cost) in used.items()
-    }
-
-
-def is_by_cost(uses: Collection[Use]) -> bool:
-    """Whether shares are those of the cost: all that was used has a price. Else they are those of the tokens."""
-    used = [use for use in uses if use.tokens or use.cost]
-    return not any(use.unpriced or use.cost is None for use in used) and sum(use.cost or 0 for use in used) > 0
-
-
-def measure_uses(used: Mapping[str, Use]) -> Mapping[str, Decimal]:
-    """How large each part is: in USD, or else in tokens."""
-    by_cost = is_by_cost(used.values())
-    return {kind: (use.cost or _NONE) if by_cost else Decimal(use.tokens) for kind, use in used.items()}
-
-
-def split_bill(used: Mapping[str, Use]) -> tuple[BillPart, ...]:
-    """The parts with their shares, in the order of ``used``."""
-    amounts = measure_uses(used)
-    whole = sum(amounts.values())
-    return tuple(
-        BillPart(use.tokens, use.cost, use.unpriced, kind, float(amounts[kind] / whole) if whole else None)
-        for kind, use in used.items()
+    return split_bill(
+        {
+            kind: (tokens, cost if cost or not tokens or not sums.unpriced else None, sums.unpriced if tokens else 0)
+            for kind, (tokens, cost) in used.items()
+        }
     )
 
 
