@@ -92,7 +92,7 @@ unsafe: dev
 audit: dev ## Check dependencies for known vulnerabilities (uses the network)
 	$(BIN)/pip-audit --strict --disable-pip $(foreach name,base scale oidc tracing,--requirement requirements/$(name).txt)
 
-size: dev ## Measure the code by area; it may not grow (ARGS="--areas", "--circles", "--lower")
+size: dev ## Measure the code by area; it may not grow (ARGS="--areas", "--lower")
 	$(BIN)/python scripts/measure_size.py $(ARGS)
 
 format: dev ## Format the code and fix what ruff can fix

@@ -1,19 +1,16 @@
 #!/usr/bin/env python3
 """Measures the code by area, and fails where it is larger than it has been: ``scripts/size_limits.yaml`` is a ratchet.
 
-Start it as ``make size``. ``--areas`` prints every area rather than the sums, ``--circles`` the files of each circle of
-imports; ``--lower`` writes today’s numbers into the limits where they are smaller.
+Start it as ``make size``. ``--areas`` prints every area rather than the sums; ``--lower`` writes today’s numbers into
+the limits where they are smaller.
 
 Tokens are those of ``tokenize`` without comments, line breaks, indentation and docstrings. Files are small below 50 and
-below 100 lines, and large above 500; empty ones only count as files. A circle is a set of files each of which imports
-every other one, if need be by way of others: imports inside functions count; those for type checkers
-(``if TYPE_CHECKING``), and that of a package when one of its modules is imported, do not.
+below 100 lines, and large above 500; empty ones only count as files.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
 import io
 import sys
 import tokenize
@@ -140,48 +137,6 @@ def count_tokens(text: str) -> int:
     return sum(token.type not in _LAYOUT for token in tokens) - alone
 
 
-def find_circles(paths: Iterable[str]) -> list[list[str]]:
-    """Sets of modules that import each other, the largest first."""
-    graph = _build_graph(paths)
-    reached = {module: _reach(graph, module) for module in graph}
-    circles = {frozenset(other for other in reached[module] if module in reached[other]) for module in graph}
-    return sorted((sorted(circle) for circle in circles if circle), key=lambda circle: (-len(circle), circle))
-
-
-def _reach(graph: Mapping[str, set[str]], start: str) -> set[str]:
-    found, open_ = set(), [*graph[start]]
-    while open_:
-        module = open_.pop()
-        if module not in found:
-            found.add(module)
-            open_ += graph[module]
-    return found
-
-
-def _build_graph(paths: Iterable[str]) -> dict[str, set[str]]:
-    """What each module imports of the others."""
-    modules = {path.removesuffix(".py").removesuffix("/__init__").replace("/", "."): path for path in paths}
-    graph: dict[str, set[str]] = {}
-    for module, path in modules.items():
-        names = _list_imports(ast.parse((ROOT / path).read_text(encoding="utf-8")))
-        # “from package import name” may mean a module, or what the package itself has.
-        found = {name if name in modules else name.rpartition(".")[0] for name in names}
-        graph[module] = (found & modules.keys()) - {module}
-    return graph
-
-
-def _list_imports(tree: ast.AST) -> Iterator[str]:
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
-            continue
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-        else:
-            yield from _list_imports(node)
-
-
 def list_areas(paths: Iterable[str]) -> Iterator[Area]:
     """Each package of ``flows`` and ``runs``, and each folder of tests with its data."""
     folders = sorted({"/".join(path.split("/")[:2]) for path in paths if path.count("/") > 1 and path.endswith(".py")})
@@ -231,19 +186,13 @@ def main() -> int:
     """Print the table; the status is 1 if something is above its limit."""
     parser = argparse.ArgumentParser(description="Measure the code by area.")
     parser.add_argument("--areas", action="store_true", help="print every package and folder")
-    parser.add_argument("--circles", action="store_true", help="print the files of each circle of imports")
     parser.add_argument("--lower", action="store_true", help="lower the limits to today's numbers")
     options = parser.parse_args()
     paths = list_files()
     sizes = {area.name: measure(area.choose(paths)) for area in SUMS}
-    circles = find_circles(path for path in paths if path.startswith(PACKAGES) and path.endswith(".py"))
     shown = {area.name: measure(area.choose(paths)) for area in list_areas(paths)} if options.areas else sizes
     print_table(shown)
-    print(f"\nCircles of imports: {len(circles)}, of {', '.join(str(len(circle)) for circle in circles) or 'no'} files")
-    if options.circles:
-        print(*(f"  {' '.join(circle)}" for circle in circles), sep="\n")
     today = {name: {what: getattr(size, what) for what in LIMITED} for name, size in sizes.items()}
-    today["circles"] = {"count": len(circles), "files": sum(map(len, circles))}
     limits = yaml.safe_load(LIMITS.read_text(encoding="utf-8"))
     if options.lower:
         limits = {
