@@ -151,8 +151,8 @@ def _build_queue_figures(queue: QueueState, running: int = 0) -> dict[str, Any]:
 
 def _format_backlog(queue: QueueState, *kinds: str) -> str:
     """How many runs of these kinds are queued; at least how many of a long backlog."""
-    count = format_count(sum(getattr(queue, kind) for kind in kinds))
-    return f"≥ {count}" if queue.more.intersection(kinds) else count
+    count = sum(getattr(queue, kind) for kind in kinds)
+    return f"{'≥ ' if count >= MAX_SHOWN else ''}{format_count(count)}"
 
 
 def _fetch_failed() -> list[Any]:

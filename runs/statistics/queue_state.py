@@ -22,7 +22,7 @@ START_TIMEOUT = timedelta(seconds=5)
 
 @dataclass(frozen=True, slots=True)
 class QueueState:
-    """The workers, and how many queued runs are ready, wait for a time, or wait for something else."""
+    """The workers, and how many queued runs are ready, wait for a time, or wait for something else, up to a limit."""
 
     workers: list[Any]
     """Rows of ``Worker`` with their ``state``, ``running_for`` and ``silent_for``: see ``_fetch_workers``."""
@@ -33,8 +33,6 @@ class QueueState:
     """How long the oldest ready run has been ready; None if there is none."""
     is_unattended: bool
     """Runs are ready, and no worker is alive that could take them."""
-    more: frozenset[str] = frozenset()
-    """Of which of ``ready``, ``later`` and ``waiting`` there are more than were counted: a backlog may be long."""
 
     @property
     def slots(self) -> int:
@@ -53,28 +51,22 @@ def fetch_queue_state(*, limit: int = MAX_COUNTED) -> QueueState:
     queued = Run.objects.filter(status=RunStatus.QUEUED)
     # What waited for a time, whatever the reason, is ready once it has come.
     in_time = queued.filter(waiting_since__isnull=True).order_by("available_at", "pk")
-    ready = in_time.filter(available_at__lte=Now(), cancel_requested=False)[: limit + 1].aggregate(
+    ready = in_time.filter(available_at__lte=Now(), cancel_requested=False)[:limit].aggregate(
         count=Count("pk"),
         oldest=ExpressionWrapper(Now() - Min("available_at"), output_field=DurationField()),
         overdue=Count("pk", filter=_is_overdue()),
     )
-    later: dict[str, int] = in_time.filter(available_at__gt=Now())[: limit + 1].aggregate(
+    later: dict[str, int] = in_time.filter(available_at__gt=Now())[:limit].aggregate(
         free=Count("pk", filter=Q(waiting_for="")), held=Count("pk", filter=~Q(waiting_for=""))
     )
-    waiting = queued.filter(waiting_since__isnull=False).order_by("waiting_since")[: limit + 1].count()
-    more = {
-        "ready": ready["count"] > limit,
-        "later": later["free"] + later["held"] > limit,
-        "waiting": later["free"] + later["held"] > limit or waiting > limit,
-    }
+    waiting = queued.filter(waiting_since__isnull=False).order_by("waiting_since")[:limit].count()
     return QueueState(
         workers=workers,
-        ready=min(ready["count"], limit),
-        later=min(later["free"], limit),
+        ready=ready["count"],
+        later=later["free"],
         waiting=min(waiting + later["held"], limit),
         oldest_ready=ready["oldest"],
         is_unattended=bool(ready["overdue"]) and all(worker.state == "silent" for worker in workers),
-        more=frozenset(name for name, is_more in more.items() if is_more),
     )
 
 
