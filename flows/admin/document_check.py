@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from django.contrib.admin import AdminSite
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.urls import URLPattern, path
 from django.views.decorators.http import require_POST
 
 from flows.admin.access import require_permission
 from flows.admin.posted_json import PostedError, get_number, get_text, read_posted_json, refuse_unreadable
-from flows.drafts import discard_draft, list_other_drafts, save_draft
 from flows.engine.errors import Problem
 from flows.engine.json_values import JsonError, clean_value, dump_json, parse_object
 from flows.engine.spec import FlowSpec
 from flows.engine.spec_check import read_document
 from flows.flow_file import MAX_FILE_BYTES, FileProblem, FlowFileError, parse_document, parse_flow, render_document
-from flows.models import Flow, FlowVersion
+from flows.models import Flow, FlowDraft, FlowVersion
 from flows.portability import describe_place
 from flows.providers import find_flow_warnings
 from flows.publishing import complete_spec, find_contradictions, find_problems, thaw_schemas
@@ -169,9 +169,10 @@ def check_view(request: HttpRequest) -> HttpResponse:
         base = flow.versions.filter(number=base_version).first()
     is_changed = _differs(checked, base)
     if is_changed:
-        save_draft(flow=flow, user=user, document=document, base_version=base_version)
+        values = {"document": document, "base_version": base_version}
+        FlowDraft.objects.update_or_create(flow=flow, user=user, defaults=values)
     else:
-        discard_draft(flow=flow, user=user)
+        FlowDraft.objects.filter(flow=flow, user=user).delete()
     warnings = find_flow_warnings(complete_spec(checked.spec)) if checked.spec is not None else []
     answer = {
         "problems": problems,
@@ -181,11 +182,17 @@ def check_view(request: HttpRequest) -> HttpResponse:
         "latest": latest.number if latest is not None else 0,
         "others": [
             {"user": draft.user.get_username(), "at": draft.updated_at.isoformat()}
-            for draft in (list_other_drafts(flow=flow, user=user) if flow is not None else ())
+            for draft in list_other_drafts(flow, user)
         ],
         **extra,
     }
     return JsonResponse(answer)
+
+
+def list_other_drafts(flow: Flow | None, user: Any) -> QuerySet[FlowDraft]:
+    """Drafts of other editors of a flow with their users, the newest first; their documents are not loaded."""
+    drafts = FlowDraft.objects.exclude(user=user).select_related("user").defer("document")
+    return drafts.filter(flow=flow) if flow is not None else drafts.none()
 
 
 def _differs(checked: CheckedDocument, base: FlowVersion | None) -> bool:

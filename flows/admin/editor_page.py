@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
@@ -20,6 +21,7 @@ from flows.admin.document_check import (
     check_document,
     describe_problem,
     find_text_problems,
+    list_other_drafts,
     read_document_of,
     read_schema_texts,
     write_schema_texts,
@@ -27,12 +29,11 @@ from flows.admin.document_check import (
 from flows.admin.language import describe_choices, describe_editor
 from flows.admin.posted_json import PostedError, parse_number, read_note
 from flows.admin.version_rows import describe_new_version
-from flows.drafts import discard_draft, find_draft, list_other_drafts
 from flows.engine.errors import SpecError
 from flows.engine.json_values import parse_object
 from flows.engine.spec import FlowSpec
 from flows.flow_file import MAX_FILE_BYTES, FlowFileError, parse_document, render_document
-from flows.models import Flow, FlowVersion
+from flows.models import Flow, FlowDraft, FlowVersion
 from flows.plugin_use import find_missing_names
 from flows.providers import find_flow_warnings
 from flows.publishing import NOTE_LENGTH, publish_flow, thaw_schemas
@@ -112,7 +113,7 @@ def show_editor(
             return _refuse(flow_admin, request, flow, posted)
         if not is_gone:
             # The drafts of a flow went with it; what else the user began is another flow.
-            discard_draft(flow=flow, user=request.user)  # type: ignore[arg-type]  # signed in
+            _list_own_drafts(request, flow).delete()
     url = reverse("admin:flows_flow_change", args=[version.flow_id])
     return JsonResponse({"url": url}) if _wants_json(request) else HttpResponseRedirect(url)
 
@@ -126,6 +127,11 @@ def _ask_backtest(
         posted.problems = [{"path": "", "place": "Flow", "message": str(error)}]
         return _refuse(flow_admin, request, flow, posted)
     return JsonResponse({"url": url}) if _wants_json(request) else HttpResponseRedirect(url)
+
+
+def _list_own_drafts(request: HttpRequest, flow: Flow | None) -> QuerySet[FlowDraft]:
+    user: Any = request.user
+    return FlowDraft.objects.filter(flow=flow, user=user)
 
 
 def _wants_json(request: HttpRequest) -> bool:
@@ -239,13 +245,12 @@ def _render(
     site = flow_admin.admin_site
     may_change = flow_admin.has_change_permission(request, flow)
     latest = flow.versions.defer("note").first() if flow is not None else None
-    draft = find_draft(flow=flow, user=request.user) if may_change else None  # type: ignore[arg-type]  # signed in
+    draft = _list_own_drafts(request, flow).first() if may_change else None
     stored = thaw_schemas(latest.spec) if latest is not None else NEW_DOCUMENT
     document = posted.document if posted is not None else draft.document if draft is not None else stored
     base = _read_base(request) if posted is not None else None
     if base is None:
         base = draft.base_version if draft is not None else latest.number if latest is not None else 0
-    others = list_other_drafts(flow=flow, user=request.user) if flow is not None else ()  # type: ignore[arg-type]  # as above
     editor = {
         "flow": flow.pk if flow is not None else None,
         "document": write_schema_texts(document),
@@ -266,7 +271,7 @@ def _render(
         "text": posted.text if posted is not None and posted.text else render_document(read_schema_texts(document)[0]),
         "base_version": base,
         "draft": draft if posted is None else None,
-        "others": others,
+        "others": list_other_drafts(flow, request.user),
         "problems": posted.problems if posted is not None else [],
         "conflict": conflict,
         "note": request.POST.get("note", ""),

@@ -11,7 +11,7 @@ from typing import Any
 from django.conf import settings
 from django.contrib.admin import AdminSite
 from django.http import HttpRequest, HttpResponse, JsonResponse
-from django.urls import NoReverseMatch, URLPattern, path, reverse
+from django.urls import URLPattern, path, reverse
 from django.views.decorators.http import require_safe
 
 from flows.admin.access import require_permission
@@ -98,7 +98,7 @@ def describe_editor() -> dict[str, Any]:
     """What the editor needs from the start: addresses, bounds, and what can be chosen."""
     providers = build_providers()
     return {
-        "urls": {name: url for name in PAGES if (url := _find_address(f"admin:flows_flow_{name}"))},
+        "urls": {name: reverse(f"admin:flows_flow_{name}") for name in PAGES},
         "max_steps": MAX_STEPS,
         "max_audits": MAX_AUDITS,
         "default_model": settings.TOOLFLOW_MODEL,
@@ -172,14 +172,6 @@ def describe_choices() -> dict[str, Any]:
         "redact_help": "From everything stored of a run, one rule a line: a JSON pointer into input and outputs, such "
         f"as /customer/email, or one of {', '.join(PATTERNS)}.",
     }
-
-
-def _find_address(name: str) -> str:
-    """The address of a page; empty where the part of the site that has it is not installed."""
-    try:
-        return reverse(name)
-    except NoReverseMatch:
-        return ""
 
 
 def _describe_plugins(functions: Mapping[str, PythonFunction]) -> list[dict[str, str]]:

@@ -12,12 +12,11 @@ from django.test import Client
 from hypothesis import HealthCheck, given, settings
 
 from flows.admin.document_check import read_schema_texts
-from flows.drafts import save_draft
 from flows.engine.errors import SpecError
 from flows.engine.json_values import clean_value
 from flows.engine.spec import FlowSpec
 from flows.flow_file import parse_document
-from flows.models import Flow, FlowVersion
+from flows.models import Flow, FlowDraft, FlowVersion
 from tests.conftest import IS_LONG
 from tests.contract.random_cases import make_case
 from tests.engine.builders import make_flow, make_step
@@ -114,7 +113,7 @@ def test_queries_and_bytes_do_not_grow_with_steps_versions_flows_and_drafts(
         large = open_stored(editor, {**document, "description": f"As it was {number}"})
         load_flow({**document, "name": f"flow-{number}"})
         user = User.objects.create_user(f"user-{number}", is_staff=True)
-        save_draft(flow=Flow.objects.get(name="large"), user=user, document=document, base_version=1)
+        FlowDraft.objects.create(flow=Flow.objects.get(name="large"), user=user, document=document, base_version=1)
     with django_assert_num_queries(of_page):
         large.read(editor.get(large.url))
     assert len(editor.get(large.url).content) < LARGEST_PAGE

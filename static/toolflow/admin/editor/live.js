@@ -15,7 +15,6 @@ window.ToolFlow = window.ToolFlow || {};
   const judged = find("live-judged");
   const lint = find("live-lint");
   const state = find("live-state");
-  const canJudge = Boolean(flow.data.urls.judge);
 
   let timer = 0;
   let isAsking = false;
@@ -32,7 +31,7 @@ window.ToolFlow = window.ToolFlow || {};
 
   async function judge({ python = false } = {}) {
     clearTimeout(timer);
-    if (flow.step < 0 || !canJudge) return;
+    if (flow.step < 0) return;
     if (isAsking) {
       isPending = true;
       return;
@@ -135,13 +134,12 @@ window.ToolFlow = window.ToolFlow || {};
     const isStep = flow.step >= 0;
     part.hidden = !isStep;
     find("live-none").hidden = isStep;
-    judged.hidden = !canJudge;
     if (!isStep) state.textContent = "";
     if (isStep && shown.key !== flow.step) {
       shown = { key: null, html: "", sums: "" };
       judged.replaceChildren();
       judged.classList.remove("is-stale");
-      state.textContent = canJudge ? "Judging…" : "";
+      state.textContent = "Judging…";
       schedule(0);
     }
     showRemarks();

@@ -19,11 +19,6 @@ window.ToolFlow = window.ToolFlow || {};
 
   const panel = () => body.querySelector("#try-form");
 
-  if (!data.urls.try) {
-    fold.hidden = true;
-    return;
-  }
-
   function collect(action) {
     const form = panel();
     const posted = form && action !== "open" ? new FormData(form) : new FormData();

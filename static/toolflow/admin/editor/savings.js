@@ -4,8 +4,7 @@
 
 (function () {
   const { flow, ask } = window.ToolFlow;
-  const address = flow?.data.urls.savings;
-  if (!address || !flow.data.may_change || flow.data.flow === null) return;
+  if (!flow || !flow.data.may_change || flow.data.flow === null) return;
   const known = new Map(); // sentences by field, by the stored name of the step
 
   function nameStep() {
@@ -16,7 +15,7 @@
   async function show() {
     const name = nameStep();
     if (typeof name !== "string") return;
-    if (!known.has(name)) known.set(name, ask(address, { flow: flow.data.flow, step: name }).catch(() => known.delete(name) && {}));
+    if (!known.has(name)) known.set(name, ask(flow.data.urls.savings, { flow: flow.data.flow, step: name }).catch(() => known.delete(name) && {}));
     const sentences = await known.get(name);
     if (name !== nameStep()) return;
     for (const place of document.querySelectorAll("#editor-part [data-saving]")) {

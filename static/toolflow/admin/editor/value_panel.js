@@ -188,7 +188,7 @@
     fields.controlOf(field).after(panel.element);
     showTypes();
     showFunctions();
-    if (flow.data.flow && flow.data.urls.values) fetchValues();
+    if (flow.data.flow) fetchValues();
     panel.tree.element.querySelector("[tabindex='0']")?.focus({ preventScroll: true });
     panel.element.scrollIntoView({ block: "nearest" });
   }
