@@ -10,7 +10,7 @@ from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.db import DatabaseError, transaction
 
 from flows.models import Flow
-from flows.plugin_use import find_missing_names, find_naming_versions
+from flows.plugin_use import find_missing_names
 
 plugin_errors: list[str] = []
 """What went wrong when plug-ins were loaded at start-up, a sentence each."""
@@ -39,20 +39,21 @@ def check_plugin_names(*, databases: Sequence[str] | None = None, **kwargs: Any)
         return []
     try:
         with transaction.atomic(using="default"):
-            versions = list(find_naming_versions(Flow.objects.runnable()).order_by("flow__title", "pk"))
+            flows = list(Flow.objects.runnable().select_related("live_version"))
     except DatabaseError:
         # A database that is being set up has no flows yet, or not all of their columns.
         return []
-    found = [(version, missing) for version in versions if (missing := find_missing_names(version))]
+    lives = [(flow, flow.live_version) for flow in flows if flow.live_version is not None]
+    found = [(flow, live, missing) for flow, live in lives if (missing := find_missing_names(live))]
     warnings = [
         Warning(
-            f"Flow “{version.flow}” ({version.flow.name}): its live version {version.number} uses "
+            f"Flow “{flow}” ({flow.name}): its live version {live.number} uses "
             f"{', '.join(dict.fromkeys(f'{use.what} (step {use.step})' for use in missing))}, "
             "which no plug-in registers.",
             hint="Name the module that registers it in TOOLFLOW_PLUGINS, or make a version live that does not use it.",
             id="flows.W001",
         )
-        for version, missing in found[:MAX_FLOWS]
+        for flow, live, missing in found[:MAX_FLOWS]
     ]
     if len(found) > MAX_FLOWS:
         warnings.append(

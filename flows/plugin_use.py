@@ -6,14 +6,13 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import OuterRef, Q, QuerySet, Subquery, TextField
-from django.db.models.functions import Cast
+from django.db.models import OuterRef, Subquery
 
 from flows.engine.plugins import PREFIX, Registry
 from flows.engine.plugins import registry as installed
 from flows.engine.spec import FlowSpec
 from flows.engine.spec_check import AUDIT_EXPRESSIONS, STEP_EXPRESSIONS
-from flows.models import Flow, FlowQuerySet, FlowVersion
+from flows.models import Flow, FlowVersion
 
 OUTPUT_TYPE, AUDIT, FUNCTION = "output type", "audit", "function"
 KINDS = (OUTPUT_TYPE, AUDIT, FUNCTION)
@@ -87,51 +86,23 @@ def list_uses(document: FlowSpec | Mapping[str, Any]) -> Iterator[PluginUse]:
 
 
 def find_missing_names(
-    source: Flow | FlowVersion | FlowSpec | Mapping[str, Any], registry: Registry = installed
+    source: FlowVersion | FlowSpec | Mapping[str, Any], registry: Registry = installed
 ) -> list[PluginUse]:
-    """The fields of a flow that name a plug-in which is not registered.
-
-    Of a ``Flow`` they are those of its latest version; that takes a query.
-    """
-    if isinstance(source, Flow):
-        source = source.versions.first() or {}
+    """The fields of a definition that name a plug-in which is not registered."""
     uses = list_uses(source.spec if isinstance(source, FlowVersion) else source)
     return [use for use in uses if use.is_missing(registry)]
 
 
 def fetch_flow_uses() -> list[FlowUse]:
-    """What all flows use now, by their titles. Two queries, and a third if there is anything; however many flows."""
-    states: dict[tuple[int, PluginUse], set[str]] = {}
-    newest = FlowVersion.objects.filter(flow=OuterRef("pk")).values("pk")[:1]
-    latest = Flow.objects.annotate(latest=Subquery(newest)).values("latest")
-    live = Flow.objects.filter(live_version__isnull=False).values("live_version")
-    for state, versions in (("live", live), ("latest", latest)):
-        for version in _find_naming(versions):
-            for use in list_uses(version.spec):
-                states.setdefault((version.flow_id, use), set()).add(state)
-    flows = (
-        Flow.objects.select_related("live_version")
-        .only("name", "title", "is_archived", "live_version__flow_id", "live_version__number")
-        .in_bulk({flow_id for flow_id, _ in states})
-    )
-    uses = [
-        FlowUse(flows[flow_id], use, is_live="live" in found, is_latest="latest" in found)
-        for (flow_id, use), found in states.items()
-        if flow_id in flows  # one may be deleted while we look
-    ]
+    """What all flows use now, by their titles. One query."""
+    latest = FlowVersion.objects.filter(flow=OuterRef("pk")).values("spec")[:1]
+    uses: list[FlowUse] = []
+    flow: Any
+    for flow in Flow.objects.select_related("live_version").annotate(latest_spec=Subquery(latest)):
+        live = list(list_uses(flow.live_version.spec)) if flow.live_version else []
+        last = list(list_uses(flow.latest_spec or {}))
+        uses += [FlowUse(flow, use, use in live, use in last) for use in dict.fromkeys([*live, *last])]
     return sorted(uses, key=lambda one: (one.flow.title, one.flow.pk, one.use.step, one.use.audit or 0))
-
-
-def find_naming_versions(flows: FlowQuerySet) -> QuerySet[FlowVersion]:
-    """The live versions of ``flows`` that may name a plug-in, with their flows."""
-    return _find_naming(flows.filter(live_version__isnull=False).values("live_version"))
-
-
-def _find_naming(keys: QuerySet[Any, Any]) -> QuerySet[FlowVersion]:
-    # The text of most documents says already that they name none, and large ones need not come here.
-    names_one = Q(text__contains=PREFIX) | Q(text__contains='"output_type"')
-    versions = FlowVersion.objects.filter(pk__in=keys).annotate(text=Cast("spec", TextField()))
-    return versions.filter(names_one).defer("note").select_related("flow")
 
 
 def _list_parts(document: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:

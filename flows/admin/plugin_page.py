@@ -75,7 +75,7 @@ def list_urls(site: AdminSite) -> list[URLPattern]:
 
 
 def describe_plugins() -> dict[str, Any]:
-    """What the page shows. At most four queries, however much flows use."""
+    """What the page shows. One query, however much flows use."""
     uses: dict[tuple[str, str], list[FlowUse]] = {}
     for use in fetch_flow_uses():
         uses.setdefault((use.use.kind, use.use.name), []).append(use)
