@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from argparse import ArgumentParser
-from datetime import timedelta
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, InterfaceError
 
 from flows.providers import describe_providers
+from runs.formatting import format_age
 from runs.management.terminal import format_table
 from runs.statistics.queue_state import QueueState, fetch_queue_state
 
@@ -59,8 +59,8 @@ def _render_tables(found: QueueState) -> str:
             worker.state.upper() if worker.state == "silent" else worker.state,
             str(worker.in_flight),
             str(worker.slots),
-            _format_age(worker.running_for),
-            f"{_format_age(worker.silent_for)} ago",
+            format_age(worker.running_for),
+            f"{format_age(worker.silent_for)} ago",
         )
         for worker in found.workers
     ]
@@ -68,7 +68,7 @@ def _render_tables(found: QueueState) -> str:
         (one["name"] or "default", one["host"] or "simulated model", one["api"], one["problem"] or "ready")
         for one in describe_providers()
     ]
-    oldest = f", the oldest for {_format_age(found.oldest_ready)}" if found.oldest_ready is not None else ""
+    oldest = f", the oldest for {format_age(found.oldest_ready)}" if found.oldest_ready is not None else ""
     parts = [
         format_table([HEAD, *workers]) if workers else "No workers online.",
         f"Queued:     {found.ready}{oldest}\nScheduled:  {found.later}\nBlocked:    {found.waiting}",
@@ -85,12 +85,3 @@ def _render_json(found: QueueState) -> str:
         "providers": describe_providers(),
     }
     return json.dumps(document, indent=2, default=lambda length: round(length.total_seconds(), 3))
-
-
-def _format_age(length: timedelta) -> str:
-    """A length of time in its largest unit: ``12 s``, ``3 min``, ``5 h``, ``2 d``."""
-    seconds = max(0, int(length.total_seconds()))
-    for unit, name in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= unit:
-            return f"{seconds // unit} {name}"
-    return f"{seconds} s"
