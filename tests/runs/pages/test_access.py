@@ -73,7 +73,7 @@ def test_a_form_of_an_ended_session_does_nothing_and_leads_back_to_its_page(
         assert send(client, address, Referer=sender)["Location"] == lead_to("/runs/")
 
 
-@pytest.mark.parametrize("status", [400, 403, 404, 405, 413, 500, 503])
+@pytest.mark.parametrize("status", [400, 403, 404, 405, 413, 500])
 def test_error_pages_need_no_request_and_no_database(status: int, django_db_blocker: Any) -> None:
     with django_db_blocker.block():
         page = build_error_page(HTTPStatus(status), "It is <b>so</b>.").content.decode()
