@@ -16,7 +16,7 @@ from django.utils.module_loading import import_string
 from flows.providers import build_providers, find_provider_problem, load_client
 from runs.backup import refuse_older_database
 from runs.checks import TAG
-from runs.management.terminal import announce, find_remedy
+from runs.management.terminal import announce
 from runs.observability.log_events import Outage
 from runs.queue import DRAIN_TASK, draining
 from runs.queue_processes.process_tree import ProcessTree, ProcessTreeError, StopSignals
@@ -66,7 +66,7 @@ class Command(BaseCommand):
 def wait_for_database() -> None:
     """Return once the database answers and has all tables, or a stop is asked for.
 
-    Raises ``CommandError`` where waiting does not help: it lacks tables, or is a file that can't be opened.
+    Raises ``CommandError`` if it lacks tables, and ``DatabaseError`` if it is a file that can't be opened.
     """
     connection = connections["default"]
     outage = Outage("The database")
@@ -77,9 +77,7 @@ def wait_for_database() -> None:
             is_current = not executor.migration_plan(executor.loader.graph.leaf_nodes())
         except DatabaseError as error:
             if connection.vendor == "sqlite" or not isinstance(error, OperationalError):
-                reason = " ".join(str(error).split())
-                remedy = find_remedy(error) or "Check DATABASE_URL."
-                raise CommandError(f"The database can't be used: {reason}. {remedy}") from error
+                raise
             outage.note(error)
             connection.close()
             time.sleep(RETRY_INTERVAL)
