@@ -50,7 +50,6 @@ CLOSE_TIMEOUT = 3.0
 """Seconds that a collector has to take the last spans of a drain."""
 MAX_SCANNED_ENTRIES = 200
 """The newest entries of the audit log among which those of a request are found."""
-MAX_LINKS = 100
 
 Attributes = dict[str, Any]
 
@@ -261,7 +260,7 @@ def trace_request(*, headers: Mapping[str, str], request_id: str, name: str, sta
                 context,
                 SpanKind.SERVER,
                 {"http.response.status_code": status, "toolflow.request_id": request_id, "toolflow.runs": len(runs)},
-                [_build_link(run_id) for run_id in runs[:MAX_LINKS]],
+                [_build_link(run_id) for run_id in runs],
                 start_time=ended_at - int(seconds * 1e9),
             )
         )
