@@ -17,12 +17,9 @@ STATISTICS = "statistics"
 _IS_FREE = Q(held_until=None) | Q(held_until__lte=Now())
 
 
-def hold(name: str, *, waits: bool = False) -> bool:
-    """Lock ``name`` until the end of the transaction; False if another process holds or leases it.
-
-    Where it ``waits``, it does so for one that holds it.
-    """
-    rows = Lock.objects.filter(_IS_FREE, pk=name).select_for_update(skip_locked=not waits)
+def hold(name: str) -> bool:
+    """Lock ``name`` until the end of the transaction; False if another process holds or leases it."""
+    rows = Lock.objects.filter(_IS_FREE, pk=name).select_for_update(skip_locked=True)
     if rows.values_list("pk"):
         return True
     return _create(name) and bool(rows.values_list("pk"))

@@ -12,7 +12,6 @@ from runs.audit_log.events import AuditAction, log_audit_event
 from runs.backtests.work import send_task
 from runs.bulk_actions.requests import fetch_matching
 from runs.filters import RunFilters, fetch_newest_run_number
-from runs.locks import hold
 from runs.models import Backtest, BulkKind
 
 if TYPE_CHECKING:
@@ -55,8 +54,6 @@ def request_backtest(
     if not run_ids:
         raise NoRunsError("No run of this flow has ended that matches. Change the filters, or run the flow first.")
     with transaction.atomic():
-        # Requests at the same moment wait for each other here.
-        hold("backtests", waits=True)
         if Backtest.objects.unfinished().filter(leaves_out_each=leaves_out_each).count() >= MAX_UNFINISHED:
             raise TooManyBacktestsError(f"{MAX_UNFINISHED} backtests are in progress. Wait for one, or stop it.")
         backtest = Backtest.objects.create(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -16,10 +14,9 @@ from django.utils import timezone
 
 from flows.engine.backtest_result import BacktestKind
 from flows.engine.spec import FlowSpec
-from flows.models import Flow, FlowVersion
+from flows.models import Flow
 from runs.backtests import requests, savings, work
 from runs.backtests.predictions import load_prediction, load_without_each
-from runs.backtests.requests import TooManyBacktestsError
 from runs.backtests.savings import PastTries, load_past_tries, sum_saving
 from runs.backtests.totals import Totals
 from runs.filters import RunFilters
@@ -64,13 +61,6 @@ class TestTotals:
 
 
 class TestRuns:
-    def test_are_those_that_ended_and_match(self) -> None:
-        runs = store_history()
-        make_run(runs[0].version)
-        assert ask(make_audited_flow()).run_ids == [run.pk for run in reversed(runs)]
-        assert ask(make_audited_flow(), limit=2).run_ids == [runs[3].pk, runs[2].pk]
-        assert ask(make_audited_flow(), filters=RunFilters("status=failed")).run_ids == [runs[3].pk]
-
     def test_old_backtests_go_but_those_of_what_was_published(self) -> None:
         store_history()
         backtest(make_audited_flow(7))
@@ -253,31 +243,6 @@ class TestPredictions:
             claim_run(make_run(version))
             found = load_prediction(version)
             assert found is not None and found["since"] == said
-
-
-@pytest.mark.django_db(transaction=True)
-def test_requests_for_several_flows_at_once_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    versions = []
-    for name in ("one", "two", "three", "four"):
-        versions.append(make_version(make_audited_flow(name=name, title=name)))
-        store_run(versions[-1], "long enough")
-    monkeypatch.setattr(requests, "MAX_UNFINISHED", 1)
-    monkeypatch.setattr(requests, "send_task", int)
-    start = threading.Barrier(len(versions))
-
-    def request(version: FlowVersion) -> bool:
-        try:
-            start.wait()
-            requests.request_backtest(flow=version.flow, candidate=version)
-        except TooManyBacktestsError:
-            return False
-        finally:
-            connection.close()
-        return True
-
-    with ThreadPoolExecutor(len(versions)) as threads:
-        assert sum(threads.map(request, versions)) == 1
-    assert Backtest.objects.count() == 1
 
 
 READ, WRITE = "Read the order", "Write the confirmation"
