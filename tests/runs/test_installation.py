@@ -22,6 +22,7 @@ from runs.access_groups import ACCESS_GROUPS, create_groups
 from runs.checks import TAG
 from runs.models.run import in_future
 from runs.models.worker import SILENCE
+from tests.conftest import IS_LONG
 from tests.databases import share_sqlite_template
 from tests.runs.builders import make_worker
 from tests.site.test_settings import start_command
@@ -95,7 +96,7 @@ def test_a_new_database_gets_all_groups_and_an_older_one_is_refused_with_one_sen
         database.execute(
             "INSERT INTO django_migrations (app, name, applied) VALUES ('flows', '0002_limits', '2026-11-21')"
         )
-    for command in (("migrate",), ("up", "--port", "0"), ("run_worker",)):
+    for command in (("migrate",), *([("up", "--port", "0"), ("run_worker",)] if IS_LONG else [])):
         ended = start_command(*command, data_dir=tmp_path, TOOLFLOW_SIMULATED_MODEL="1")
         assert ended.returncode == 1, command
         assert "Traceback" not in ended.stdout + ended.stderr
@@ -124,13 +125,17 @@ def test_a_short_lease_is_a_warning(settings: Any) -> None:
     ("arguments", "environment", "ids"),
     [
         # Of a database that is not set up yet, too.
-        (["--database", "default"], {"TOOLFLOW_CALL_TIMEOUT": "7200", "TOOLFLOW_PLUGIN_TIMEOUT": "900"}, []),
+        pytest.param(
+            *(["--database", "default"], {"TOOLFLOW_CALL_TIMEOUT": "7200", "TOOLFLOW_PLUGIN_TIMEOUT": "900"}, []),
+            marks=pytest.mark.nightly,
+        ),
         ([], {"DATABASE_URL": f"{POSTGRES}?pool=true"}, ["runs.E006"]),
         ([], {"TOOLFLOW_SEVERAL_HOSTS": "true"}, ["runs.E007", "runs.E009"]),
-        (
+        pytest.param(
             [],
             {"TOOLFLOW_SEVERAL_HOSTS": "true", "TOOLFLOW_SECRET_KEY": "0123456789" * 5, "DATABASE_URL": POSTGRES},
             [],
+            marks=pytest.mark.nightly,
         ),
     ],
 )

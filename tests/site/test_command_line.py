@@ -7,24 +7,41 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
+import pytest
 from django.conf import settings
-from django.db import OperationalError
+from django.db import DatabaseError, OperationalError
 
 from tests.site.test_settings import make_environment, start_command
+from toolflow_site import __main__
 from toolflow_site.errors import BriefRefusals
 
 ADVICE = "Check DATABASE_URL; a new database wants `manage.py migrate` first. Use --traceback for details.\n"
 
 
-def test_a_file_that_is_no_database_gets_one_sentence_and_a_traceback_if_asked(tmp_path: Path) -> None:
-    (tmp_path / "toolflow.sqlite3").write_text("no database, but long enough to be taken for the head of one" * 50)
-    done = start_command("migrate", data_dir=tmp_path)
-    assert (done.returncode, done.stderr) == (1, f"The database can't be used: file is not a database. {ADVICE}")
-    done = start_command("migrate", "--traceback", data_dir=tmp_path)
-    assert (done.returncode, done.stderr.partition(" ")[0]) == (1, "Traceback")
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (DatabaseError("file is not a database"), "file is not a database"),
+        (OperationalError("Connection refused\n\tIs the server running?"), "Connection refused"),
+    ],
+)
+def test_a_database_that_can_not_be_used_gets_one_sentence_and_a_traceback_if_asked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: DatabaseError, reason: str
+) -> None:
+    monkeypatch.setattr(__main__, "act_as_command", mock.Mock())
+    monkeypatch.setattr(__main__, "execute_from_command_line", mock.Mock(side_effect=error))
+    monkeypatch.setattr(sys, "argv", ["manage.py", "migrate"])
+    with pytest.raises(SystemExit, check=lambda ended: ended.code == 1):
+        __main__.main()
+    assert capsys.readouterr().err == f"The database can't be used: {reason}. {ADVICE}"
+    sys.argv.append("--traceback")
+    with pytest.raises(type(error)):
+        __main__.main()
 
 
+@pytest.mark.nightly
 def test_a_server_that_is_away_gets_one_sentence_without_the_password(tmp_path: Path) -> None:
     done = start_command("migrate", data_dir=tmp_path, DATABASE_URL="postgres://me:hidden@127.0.0.1:1/toolflow")
     assert (done.returncode, done.stderr.count("\n"), "hidden" in done.stderr) == (1, 1, False)
