@@ -157,7 +157,7 @@ async def test_where_it_takes_longer_one_process_is_asked_of_all_elements(monkey
 
 
 async def test_all_elements_together_take_no_longer_than_one_expression() -> None:
-    evaluator = make_evaluator(output={"lines": [{"text": "x" * 2_000, "n": index} for index in range(1_000)]})
+    evaluator = make_evaluator(output={"lines": [{"n": index} for index in range(500)]})
     rule = "output.lines.all(a, output.lines.all(b, a.n + b.n + item.n >= 0))"
     issues = await run_audit(AuditSpec(name="Slow", for_each="output.lines", rule=rule), evaluator, None)
     assert [issue.code for issue in issues] == ["audit_error"]

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +21,6 @@ from flows.engine.spec import AuditSpec, FlowSpec, StepSpec
 from tests.engine.builders import NOON, FakeClock, closed, make_flow, make_step
 from tests.engine.executions import LONG, SHORT, simulate
 
-ROOT = Path(__file__).parents[2]
 LENGTH = AuditSpec(name="Length", rule="size(output.text) > 5")
 FLOW = make_flow(make_step(1, audits=(LENGTH,)), make_step(2, audits=(LENGTH,)))
 INPUT = {"topic": "tea"}
@@ -181,13 +177,3 @@ class TestDefaults:
         clock, app = FakeClock(), simulate(tool_1=[Fault(FaultKind.SERVER_ERROR)])
         result = await run(make_flow(make_step(1, retry_window=window)), app=app, clock=clock)
         assert (result.reason, (clock.now() - NOON).total_seconds()) == (EndReason.PROVIDER_ERROR, waited)
-
-
-class TestScript:
-    def test_the_openai_library_is_loaded_with_the_client_only(self) -> None:
-        code = (
-            "import sys, flows.engine; is_early = 'openai' in sys.modules; "
-            "flows.engine.OpenAIClient; print(is_early, 'openai' in sys.modules)"
-        )
-        done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-        assert done.stdout == "False True\n"
