@@ -62,6 +62,7 @@ def run_script(command: list[str], environment: dict[str, str], folder: Path) ->
         return printed.read()
 
 
+@pytest.mark.nightly
 @pytest.mark.django_db(transaction=True, reset_sequences=True)
 def test_the_commands_of_the_guide_work(surroundings: dict[str, str], tmp_path: Path) -> None:
     commands = "\necho; echo ====\n".join(code for info, code in find_blocks(GUIDE, "sh") if not info)

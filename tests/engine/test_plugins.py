@@ -258,6 +258,7 @@ else:
 """
 
 
+@pytest.mark.nightly
 def test_a_process_with_a_stuck_plug_in_forks_and_exits_like_any_other() -> None:
     finished = subprocess.run(
         [sys.executable, "-c", EXITS], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False

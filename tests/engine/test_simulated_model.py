@@ -147,6 +147,7 @@ def test_whatever_the_schema_the_value_fits_it(schema: dict[str, Any], seed: int
     jsonschema_rs.validate(schema, invent_value(schema, seed=str(seed)), validate_formats=True)
 
 
+@pytest.mark.nightly
 def test_the_command_serves_over_tcp_and_prints_where() -> None:
     async def call(base_url: str) -> bool:
         client = OpenAIClient(api_key="right", base_url=base_url)

@@ -90,6 +90,7 @@ class TestStarts:
         assert said.startswith("CommandError: No API key is set. Set OPENAI_API_KEY ")
         assert installation.count_runs() == {"queued": 1}
 
+    @pytest.mark.nightly
     def test_a_database_server_that_is_away_is_waited_for_until_a_stop(self, build: Build) -> None:
         with Gateway() as nowhere:
             host = build(Backend(f"postgres://user@127.0.0.1:{nowhere.port}/toolflow")).start_host()

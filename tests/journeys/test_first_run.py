@@ -72,6 +72,7 @@ def test_a_newcomer_builds_a_flow_whose_attempt_fails_its_audit_and_passes_then(
         improve_first_flow(page)
 
 
+@pytest.mark.nightly
 def test_a_run_is_started_and_followed_on_the_terminal_and_the_next_start_finds_what_was_there(
     installation: Installation, folder: Path
 ) -> None:
