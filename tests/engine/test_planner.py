@@ -41,34 +41,7 @@ def wait(action: object) -> Wait:
     return action
 
 
-class TestRetries:
-    """Only outputs that did not pass use up tries; what was cut off or got no answer decides nothing."""
-
-    @staticmethod
-    def plan(max_retries: int, outcomes: str) -> object:
-        attempts = (make_attempt(1, number, outcome) for number, outcome in enumerate(outcomes.split(), start=1))
-        return next_action(make_flow(make_step(max_retries=max_retries), make_step(2)), make_history(*attempts))
-
-    @pytest.mark.parametrize(
-        ("max_retries", "outcomes", "blocking", "tries"),
-        [
-            (3, "failed failed failed failed", 4, "4 attempts"),
-            (1, "errored errored failed errored invalid", 5, "2 attempts"),
-            (0, "failed interrupted", 1, "1 attempt:"),
-            (0, "failed cancelled", 1, "1 attempt:"),
-        ],
-    )
-    def test_a_step_without_a_try_left_fails_the_run(
-        self, max_retries: int, outcomes: str, blocking: int, tries: str
-    ) -> None:
-        end = finish(self.plan(max_retries, outcomes))
-        assert (end.status, end.reason, end.blocking) == (EndStatus.FAILED, EndReason.STEP_FAILED, (1, blocking))
-        assert f"did not pass in {tries}" in end.sentence
-
-
 class TestVerdicts:
-    FLOW = make_flow(make_step(1, max_retries=0), make_step(2, max_retries=0))
-
     def test_a_step_that_ends_on_transport_errors_is_errored_also_after_an_output_that_failed(self) -> None:
         flow = make_flow(make_step(retry_window=0))
         history = make_history(make_attempt(1, 1, "failed"), make_attempt(1, 2, "errored"))

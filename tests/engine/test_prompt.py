@@ -10,7 +10,6 @@ import pytest
 from flows.engine.errors import ExpressionError
 from flows.engine.history import History
 from flows.engine.message_template import MAX_PLACED_LENGTH
-from flows.engine.model_calls import resolve_spec
 from flows.engine.openai_client import simulated_client
 from flows.engine.prompt import (
     CURRENT_STEP_HEADING,
@@ -21,7 +20,7 @@ from flows.engine.prompt import (
 )
 from flows.engine.providers import Api
 from flows.engine.redaction import MARK
-from flows.engine.spec import FlowSpec, ModelSettings
+from flows.engine.spec import FlowSpec
 from tests.engine.builders import (
     TEXT_SCHEMA,
     MemoryRecorder,
@@ -178,19 +177,6 @@ class TestRequest:
         )
         history = make_history(make_attempt(outcome="failed", output={"text": "Tea.", "_debug": "secret"}))
         assert "secret" not in json.dumps(build_request(make_flow(), history, 1, {}))
-
-    def test_model_settings_fall_back_from_step_to_flow_to_settings(self) -> None:
-        own = make_flow(
-            make_step(1, model="gpt-4.1", temperature=0.1),
-            make_step(2, model=None),
-            model="gpt-4o",
-            max_tokens=700,
-        )
-        flow = resolve_spec(own, ModelSettings(model="gpt-4o-mini", temperature=0.9, max_tokens=100))
-        first = build_request(flow, make_history(), 1, {})
-        second = build_request(flow, make_history(make_attempt(1)), 2, {})
-        assert (first["model"], first["temperature"], first["max_tokens"]) == ("gpt-4.1", 0.1, 700)
-        assert (second["model"], second["temperature"], second["max_tokens"]) == ("gpt-4o", 0.9, 700)
 
 
 INPUT = {"party": "Müller & Söhne", "lines": [{"n": 1, "_id": 7}], "note": None, "größe": 1.5, "ok": True}

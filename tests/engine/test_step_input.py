@@ -60,12 +60,6 @@ class TestWithoutExpression:
 
 
 class TestInputExpression:
-    async def test_it_sees_the_input_and_all_previous_results(self) -> None:
-        text = "{'a': input.topic, 'b': steps[1].output.text, 'c': steps[2].output.text, 'd': previous.text}"
-        flow = make_flow(make_step(1), make_step(2), make_step(3, input_expression=text))
-        found = await find_input(flow, make_history(make_attempt(1), make_attempt(2)), 3)
-        assert found == {"a": "tea", "b": "s1a1", "c": "s2a1", "d": "s2a1"}
-
     async def test_each_step_has_its_name_output_issues_and_verdict_and_index_0_is_the_input(self) -> None:
         issue = make_issue("high", "Too short.", path="/text", audit="Length", words=2)
         history = make_history(
