@@ -235,10 +235,10 @@ def _build_steps(
     for index, name in named.items():
         own = by_index.get(index, [])
         counted = [row for row in own if row.outcome != Outcome.INTERRUPTED]
-        outcomes = [row.outcome for row in counted if row.outcome]
+        deciding = [row for row in own if row.is_accepted] or counted
+        outcomes = [row.outcome for row in deciding if row.outcome]
         # Where every worker died, the last attempt shows how far it came.
-        accepted = [row for row in own if row.is_accepted]
-        shown = (accepted or counted or own)[-1:] if parts.attempts == "final" else own
+        shown = (deciding or own)[-1:] if parts.attempts == "final" else own
         steps.append(
             {
                 "index": index,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 from django.db import models
-from django.db.models import Q
+from django.db.models import Case, F, OuterRef, Q, Subquery, Value, When
 from django.db.models.functions import Now
 
 from flows.engine.history import Outcome, Severity
@@ -35,6 +35,17 @@ class AttemptQuerySet(models.QuerySet["Attempt"]):
     def running(self) -> Self:
         """Attempts that have begun and not ended."""
         return self.filter(outcome="")
+
+    def find_deciding_state(self) -> Subquery:
+        """For an annotation of steps: how the attempt came out that counts for the step.
+
+        That is the accepted one (“accepted”), else the last that was not interrupted (its outcome, empty while it
+        runs); NULL if there is none.
+        """
+        rows = self.filter(step=OuterRef("pk")).exclude(outcome=Outcome.INTERRUPTED).order_by("-is_accepted", "-number")
+        return Subquery(
+            rows.values(state=Case(When(is_accepted=True, then=Value("accepted")), default=F("outcome")))[:1]
+        )
 
 
 class Attempt(models.Model):

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Count, OuterRef, Q, Subquery
+from django.db.models import Count, Q
 
 from flows.engine.history import COUNTED, Outcome
 from flows.models import Flow, FlowVersion
@@ -24,7 +24,7 @@ MAX_AUDITS_SHOWN = 4
 BAR_HEIGHT = 40
 """Pixels of the longest run's bar."""
 _COLUMNS = ("version", "status", "cancel_requested", "created_at", "started_at", "ended_at", "cost", "unpriced_count")
-_KINDS = {Outcome.FAILED: "failed", Outcome.INVALID: "failed", Outcome.ERRORED: "errored"}
+_KINDS = {"accepted": "accepted", "failed": "failed", "invalid": "failed", "errored": "errored"}
 
 
 def load_grid(
@@ -93,20 +93,19 @@ def load_grid(
 
 
 def _fetch_steps(runs: Sequence[Run]) -> Mapping[int, Mapping[str, tuple[int, str]]]:
-    """Of each run and step by name: attempts with an output, and the outcome that decides; empty while it runs."""
-    last = Attempt.objects.filter(step=OuterRef("pk")).exclude(outcome=Outcome.INTERRUPTED).order_by("-number")
+    """Of each run and step by name: attempts with an output, and the state of the one that counts; empty: it runs."""
     rows = (
         Step.objects.filter(run__in=runs)
         .order_by()
         .annotate(
             tries=Count("attempts", filter=Q(attempts__outcome__in=[outcome.value for outcome in COUNTED])),
-            last=Subquery(last.values("outcome")[:1]),
+            state=Attempt.objects.find_deciding_state(),
         )
-        .values_list("run", "name", "tries", "last")
+        .values_list("run", "name", "tries", "state")
     )
     found: dict[int, dict[str, tuple[int, str]]] = {}
-    for run, name, tries, outcome in rows:
-        found.setdefault(run, {})[name] = (tries, "interrupted" if outcome is None else outcome)
+    for run, name, tries, state in rows:
+        found.setdefault(run, {})[name] = (tries, "interrupted" if state is None else state)
     return found
 
 
@@ -128,13 +127,13 @@ def _measure(run: Run, now: datetime) -> float:
     return max(((run.ended_at or now) - run.started_at).total_seconds(), 0.0)
 
 
-def _judge(tries: int, outcome: str) -> tuple[str, str]:
-    """Kind and sign of a step with so many tries, of which ``outcome`` decides."""
-    if outcome == Outcome.PASSED:
+def _judge(tries: int, state: str) -> tuple[str, str]:
+    """Kind and sign of a step in this state with so many tries."""
+    if state == Outcome.PASSED:
         return ("retried", str(tries - 1)) if tries > 1 else ("passed", "")
-    if not outcome:
+    if not state:
         return "running", STATES["running"].sign
-    return _KINDS.get(Outcome(outcome), "cut"), STATES[outcome].sign
+    return _KINDS.get(state, "cut"), STATES[state].sign
 
 
 def _describe_notable(found: Mapping[str, tuple[int, str]]) -> str:

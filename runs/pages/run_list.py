@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from django.contrib import messages
 from django.contrib.auth.models import AnonymousUser, User
-from django.db.models import F, OuterRef, Subquery
+from django.db.models import F
 from django.forms import ChoiceField
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404, redirect, render
@@ -238,21 +238,20 @@ _SEGMENTS = {
     None: "waiting",
     "": "running",
     "passed": "passed",
+    "accepted": "accepted",
     "failed": "failed",
     "invalid": "failed",
     "errored": "errored",
+    "cancelled": "waiting",
 }
 
 
 def _load_segments(runs: list[Any]) -> dict[int, tuple[str, ...]]:
-    """The state of every step of these runs, by run: that of its last attempt that counts."""
+    """The state of every step of these runs, by run: that of the attempt that counts for it."""
     states: dict[int, dict[int, str]] = {run.pk: {} for run in runs}
-    last = Attempt.objects.filter(step=OuterRef("pk")).exclude(outcome__in=["interrupted", "cancelled"])
-    steps = Step.objects.filter(run__in=states).annotate(
-        outcome=Subquery(last.order_by("-number").values("outcome")[:1])
-    )
-    for run_id, index, outcome in steps.order_by().values_list("run_id", "index", "outcome"):
-        states[run_id][index] = _SEGMENTS[outcome]
+    steps = Step.objects.filter(run__in=states).annotate(state=Attempt.objects.find_deciding_state())
+    for run_id, index, state in steps.order_by().values_list("run_id", "index", "state"):
+        states[run_id][index] = _SEGMENTS[state]
     return {
         run.pk: tuple(
             "waiting" if state == "running" and run.status in ENDED else state

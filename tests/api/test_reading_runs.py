@@ -13,7 +13,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from flows.engine.history import TokenUsage
-from runs.models import Priority, Run, RunStatus
+from runs.models import Attempt, Priority, Run, RunStatus
 from tests.api.asking import Script, read, read_problem, walk
 from tests.engine.builders import NOON, make_attempt, make_issue, make_usage
 from tests.runs.builders import make_run, make_version
@@ -133,6 +133,12 @@ class TestPartOfIt:
         document = read(viewer, f"runs/{run.pk}?attempts=final")
         assert list_tries(document) == [[(1, "passed")], [(1, "failed")], [(1, "interrupted")], []]
         assert [step["outcome"] for step in document["steps"]] == ["passed", "failed", None, None]
+
+    def test_an_accepted_attempt_is_final_whatever_came_after_it(self, viewer: Script) -> None:
+        run = make_stored_run(make_attempt(1, 1, "failed"), make_attempt(1, 2, "invalid"))
+        Attempt.objects.filter(step__run=run, number=1, outcome="failed").update(is_accepted=True)
+        step = read(viewer, f"runs/{run.pk}?attempts=final")["steps"][1]
+        assert (step["outcome"], [attempt["number"] for attempt in step["attempts"]]) == ("failed", [1])
 
     def test_usage_and_issues_below_a_severity_can_be_left_out(self, viewer: Script, run: Run) -> None:
         for attempts in ("all", "final", "none"):

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from flows.engine.spec import AuditSpec
 from flows.models import Flow, FlowVersion
-from runs.models import RunStatus
+from runs.models import Attempt, RunStatus
 from runs.pages import flow_list
 from runs.pages.addresses import build_issues_url
 from runs.pages.flow_page import load_flow_page
@@ -173,6 +173,8 @@ class TestGrid:
         )
         live = make_stored_run(make_attempt(1, 1), spec=spec, status=RunStatus.RUNNING)
         begin_attempt(live, 2, 1)
+        best = make_stored_run(make_attempt(1, 1, "failed"), make_attempt(1, 2, "invalid"), spec=spec)
+        Attempt.objects.filter(step__run=best, number=1).update(is_accepted=True)
         page = get_page(viewer, ADDRESS)
         runs = re.findall(r'data-run="(\d+)" aria-label="([^"]*)"(.*?)</a>', page, re.DOTALL)
         cells = {int(key): re.findall(r'class="cell cell-(\w+)"', body) for key, _, body in runs}
@@ -180,13 +182,14 @@ class TestGrid:
             done.pk: ["retried", "passed", "passed"],
             bad.pk: ["passed", "errored", "none"],
             live.pk: ["passed", "running", "none"],
+            best.pk: ["accepted", "none", "none"],
         }
         signs = [[sign for sign in re.findall(r'class="cell[^>]*>([^<]*)', body) if sign] for _, _, body in runs]
-        assert signs == [["1"], ["!"], ["…"]]
+        assert signs == [["1"], ["!"], ["…"], ["✓"]]
         assert "succeeded" in runs[0][1] and "Step 1 needed 2 attempts" in runs[0][1]
         assert "Step 2 errored after 1 attempt" in runs[1][1]
         # The newest one is described below.
-        assert re.findall(r'<p id="grid-run-(\d+)">', page) == [str(live.pk)]
+        assert re.findall(r'<p id="grid-run-(\d+)">', page) == [str(best.pk)]
 
     def test_only_the_newest_runs_are_drawn_by_as_many_queries(self, viewer: Client) -> None:
         make_retried_run()

@@ -15,7 +15,7 @@ from pytest_django.asserts import assertRedirects
 
 from runs import paging
 from runs.facets import add_facets
-from runs.models import FacetKind, RunStatus, SavedView
+from runs.models import Attempt, FacetKind, RunStatus, SavedView
 from runs.pages.run_list import MAX_SEARCH_SECONDS, PAGE_SIZE
 from runs.search import index_runs
 from tests.engine.builders import make_attempt, make_issue
@@ -49,6 +49,17 @@ class TestRows:
         assert "29 895 $0.0724" in words
         make_stored_run()
         assert "None 5 min 00 s 0 — —" in read_plain(viewer, "/runs/")
+
+    def test_a_step_is_drawn_as_its_attempt_that_counts(self, viewer: Client) -> None:
+        run = make_stored_run(
+            make_attempt(1, 1, "failed"),
+            make_attempt(1, 2, "invalid"),
+            make_attempt(2, 1),
+            make_attempt(3, 1, "failed"),
+        )
+        Attempt.objects.filter(step__run=run, step__index=1, number=1).update(is_accepted=True)
+        page = get_page(viewer, "/runs/")
+        assert sorted(re.findall(r'class="segment-(\w+)"', page)) == ["accepted", "failed", "passed"]
 
     def test_labels_lead_to_their_runs_and_many_are_counted(self, viewer: Client) -> None:
         make_stored_run(labels=["a&b", "nightly", "pilot", "release", "\u202etxt.exe"])
