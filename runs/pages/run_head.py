@@ -19,6 +19,7 @@ from runs.history.retry_cost import bill_run
 from runs.history.texts import MAX_SENTENCE_LENGTH, cut_text, show_invisible
 from runs.models import Priority, Run, RunStatus
 from runs.pages.badges import STATES, IssueCounts, find_run_state, list_counts
+from runs.pages.outline import Outline
 from runs.retention.policy import effective_policy
 from runs.statistics.queue_state import runs_without_worker
 
@@ -33,7 +34,7 @@ def measure_run(run: Run, now: datetime) -> float | None:
     return None if run.started_at is None else ((run.ended_at or now) - run.started_at).total_seconds()
 
 
-def build_head(run: Run, outline: dict[str, Any], request: HttpRequest, now: datetime) -> dict[str, Any]:
+def build_head(run: Run, outline: Outline, request: HttpRequest, now: datetime) -> dict[str, Any]:
     """What stands above the outline of a run, and what the user of ``request`` can do there.
 
     ``fingerprint`` is another text as soon as the head may look different, but for its figures.
@@ -51,7 +52,7 @@ def build_head(run: Run, outline: dict[str, Any], request: HttpRequest, now: dat
         "verdict": None if success else cut_text(run.end_sentence, MAX_SENTENCE_LENGTH),
         "waiting": view_waiting(run, now),
         "limits": list_limits(run),
-        "interrupted": sum(attempt["state"] == "interrupted" for attempt in outline["attempts"]),
+        "interrupted": sum(attempt.state == "interrupted" for attempt in outline.attempts),
         "has_no_worker": run.status == RunStatus.QUEUED and runs_without_worker().filter(pk=run.pk).exists(),
         "can_cancel": not run.has_ended and state != "cancelling" and request.user.has_perm("runs.change_run"),
         "can_rerun": can_rerun and request.user.has_perm("runs.add_run"),
@@ -60,13 +61,8 @@ def build_head(run: Run, outline: dict[str, Any], request: HttpRequest, now: dat
         run.labels, run.started_at, run.ended_at, run.status, run.again_of, run.outputs_removed_at, run.flow.title,
         run.flow.is_archived, run.flow.live_version_id,
     )  # fmt: skip
-    calls = [
-        (one["step"], one["state"], one["usage"])
-        for step in outline["steps"]
-        if not step["is_local"]
-        for one in step["attempts"]
-    ]
-    cost = bill_run(calls, {step["index"] for step in outline["steps"] if step["state"] in ("running", "retrying")})
+    calls = [(one.step, one.state, one.usage) for step in outline.steps if not step.is_local for one in step.attempts]
+    cost = bill_run(calls, {step.index for step in outline.steps if step.state in ("running", "retrying")})
     seconds = measure_run(run, now)
     is_ticking = seconds is not None and not run.has_ended
     return {
@@ -76,45 +72,45 @@ def build_head(run: Run, outline: dict[str, Any], request: HttpRequest, now: dat
         # A script counts on from there.
         "seconds": f"{seconds:.2f}" if is_ticking else "",
         "issues_left": _count_left(outline),
-        "fixed": sum(len(issues) for step in outline["steps"] for issues in step["issues"].fixed.values()),
+        "fixed": sum(len(issues) for step in outline.steps for issues in step.issues.fixed.values()),
         "retry_cost": cost,
         "curl": None if is_removed else build_curl_command(address, run.flow.name, run.version.number, run.input),
         "keeps_outputs": "" if days is None else formatting.format_plural(days, "day"),
     }
 
 
-def _describe_accepted(run: Run, outline: dict[str, Any]) -> str:
+def _describe_accepted(run: Run, outline: Outline) -> str:
     """Which outputs were accepted though they did not pass: “best of 4 attempts”; empty if none was."""
-    steps = [step for step in outline["steps"] if step["state"] == "accepted"]
+    steps = [step for step in outline.steps if step.state == "accepted"]
     if len(steps) == 1:
-        return f"best of {formatting.format_plural(steps[0]['tries'], 'attempt')}"
+        return f"best of {formatting.format_plural(steps[0].tries, 'attempt')}"
     return f"best outputs of {formatting.format_plural(run.accepted_count, 'step')}" if run.accepted_count else ""
 
 
-def _describe_success(run: Run, outline: dict[str, Any]) -> dict[str, Any] | None:
+def _describe_success(run: Run, outline: Outline) -> dict[str, Any] | None:
     """What happened in a run that succeeded, as far as its rows say it; None for other runs.
 
     ``retried`` has names of steps with their attempts, ``left`` is how many issues are left, some ``in_result``.
     """
-    if not outline["result_url"]:
+    if not outline.result_url:
         return None
-    retried = [(str(cut_text(step["name"], 60)), step["tries"]) for step in outline["steps"] if step["tries"] > 1]
-    last = next(step["last"] for step in reversed(outline["steps"]) if step["last"])
+    retried = [(str(cut_text(step.name, 60)), step.tries) for step in outline.steps if step.tries > 1]
+    last = next(step.last for step in reversed(outline.steps) if step.last)
     return {
-        "steps": len(outline["steps"]),
+        "steps": len(outline.steps),
         "retries": sum(count - 1 for _, count in retried),
         "retried": retried[:MAX_NAMED_STEPS],
         "more_retried": max(len(retried) - MAX_NAMED_STEPS, 0),
         "left": sum(count for _, count in _count_left(outline)),
-        "in_result": sum(count for _, count in last["counts"]),
+        "in_result": sum(count for _, count in last.counts),
     }
 
 
-def _count_left(outline: dict[str, Any]) -> IssueCounts:
+def _count_left(outline: Outline) -> IssueCounts:
     """The issues of the attempts that count, by severity."""
     left: Counter[str] = Counter()
-    for step in outline["steps"]:
-        left.update({badge.tone: count for badge, count in (step["last"]["counts"] if step["last"] else ())})
+    for step in outline.steps:
+        left.update({badge.tone: count for badge, count in (step.last.counts if step.last else ())})
     return list_counts(left)
 
 

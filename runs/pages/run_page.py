@@ -47,7 +47,16 @@ from runs.pages.attempts import (
 )
 from runs.pages.badges import SEVERITIES, STATES, count_run_issues
 from runs.pages.model_request import PARTS, download_json, fetch_attempt
-from runs.pages.outline import INPUT, RESULT, build_outline, choose_entry, find_result, name_attempt
+from runs.pages.outline import (
+    INPUT,
+    RESULT,
+    Outline,
+    OutlineAttempt,
+    build_outline,
+    choose_entry,
+    find_result,
+    name_attempt,
+)
 from runs.pages.run_head import build_head
 from runs.statistics.queue_state import runs_without_worker
 
@@ -151,7 +160,7 @@ def _address_views(run_url: str, row: models.Attempt, entry: str, is_shown_again
 
 
 def _build_pane(
-    run: Run, outline: dict[str, Any], entry: str, attempt: dict[str, Any] | None, view: View, *, is_shown: bool
+    run: Run, outline: Outline, entry: str, attempt: dict[str, Any] | None, view: View, *, is_shown: bool
 ) -> dict[str, Any]:
     """The selected entry: the input, the result or an attempt, with the ways to its neighbours.
 
@@ -159,27 +168,27 @@ def _build_pane(
     ended as it did, where no text of an audit or a provider says so. An output ``is_collapsed`` where it is the one of
     an attempt before it. ``latest`` is the last attempt of a run that goes on, where another entry is selected.
     """
-    lines = outline["attempts"]
-    line = next((line for line in lines if attempt is not None and line["id"] == attempt["id"]), None)
-    order = [*filter(None, [outline["result_url"]]), outline["input_url"], *(line["url"] for line in lines)]
-    url = outline["result_url"] if entry == RESULT else line["url"] if line else outline["input_url"]
+    lines = outline.attempts
+    line = next((line for line in lines if attempt is not None and line.id == attempt["id"]), None)
+    order = [*filter(None, [outline.result_url]), outline.input_url, *(line.url for line in lines)]
+    url = outline.result_url if entry == RESULT else line.url if line else outline.input_url
     place = order.index(url)
-    is_blocking = line and (line["step"], line["number"]) == (run.blocking_step, run.blocking_attempt)
+    is_blocking = line and (line.step, line.number) == (run.blocking_step, run.blocking_attempt)
     last = lines[-1] if lines else None
     shown_input = None
     if attempt is None and run.outputs_removed_at is None:
         shown_input = view_output(run.input, view=view, prefix=INPUT, address=f"{url}?", download_url=f"{url}?download")
     return {
-        "name": f"{entry}.{line['state'] if line else ''}",
+        "name": f"{entry}.{line.state if line else ''}",
         "entry": entry,
         "url": url,
         "input": shown_input,
         "attempt": attempt,
         "line": line,
-        "step": outline["steps"][line["step"] - 1] if line else None,
+        "step": outline.steps[line.step - 1] if line else None,
         "sentence": _explain_outcome(attempt) if attempt else "",
         "is_collapsed": line is not None
-        and line["same_as"] is not None
+        and line.same_as is not None
         and not (is_shown or is_blocking or entry == RESULT),
         "previous_url": order[place - 1] if place else "",
         "next_url": order[place + 1] if place + 1 < len(order) else "",
@@ -289,7 +298,7 @@ def show_all_attempts(request: HttpRequest, run_id: int) -> HttpResponse:
         step, of_step = spec.step(row.step.index) if spec else None, traced.get(row.step.index)
         view = view_attempt(row, issues.get(row.pk, []), page["run"], step, run_url=page["run_url"], traced=of_step)
         attempts[name_attempt(row)] = view, is_left_out
-    steps = [(step, [(*attempts[line["id"]], line) for line in step["attempts"]]) for step in page["outline"]["steps"]]
+    steps = [(step, [(*attempts[line.id], line) for line in step.attempts]) for step in page["outline"].steps]
     return render(request, "runs/run_attempts.html", {**page, "steps": steps})
 
 
@@ -311,9 +320,9 @@ def show_run_changes(request: HttpRequest, run_id: int) -> HttpResponse:
     page = load_run_page(request, run_id, "" if "follow" in request.GET else at, _read_view(request))
     head, outline, pane = page["head"], page["outline"], page["pane"]
     announcement = f"{head['badge'].word}."
-    if outline["attempts"]:
-        last = outline["attempts"][-1]
-        announcement += f" Step {last['step']}, attempt {last['number']}: {last['badge'].word.lower()}."
+    if outline.attempts:
+        last = outline.attempts[-1]
+        announcement += f" Step {last.step}, attempt {last.number}: {last.badge.word.lower()}."
     page |= {
         "is_update": True,
         "is_following": "follow" in request.GET,
@@ -325,12 +334,12 @@ def show_run_changes(request: HttpRequest, run_id: int) -> HttpResponse:
     return render(request, "runs/run_page.html", page)
 
 
-def _list_news(line: dict[str, Any] | None, traced: Traced, seen: tuple[int, int]) -> list[tuple[str, Sequence[Mark]]]:
+def _list_news(line: OutlineAttempt | None, traced: Traced, seen: tuple[int, int]) -> list[tuple[str, Sequence[Mark]]]:
     """What attempts that have just ended say of issues of the selected attempt, by the ids of those."""
-    if line is None or line["step"] < seen[0] or (line["step"], line["number"]) > seen:
+    if line is None or line.step < seen[0] or (line.step, line.number) > seen:
         return []
-    newest = min(seen[1], line["number"] + 1) if line["step"] == seen[0] else 1
-    news = traced[0][line["step"]].list_news(line["number"], newest)
+    newest = min(seen[1], line.number + 1) if line.step == seen[0] else 1
+    news = traced[0][line.step].list_news(line.number, newest)
     return [(f"i{position}-marks", marks) for position, marks in news]
 
 
