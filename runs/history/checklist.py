@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from flows.engine.expression_functions import FUNCTIONS
@@ -15,7 +16,7 @@ from flows.engine.history import Outcome, Severity
 from flows.engine.json_values import dump_line, resolve_pointer, shorten
 from flows.engine.judging import AUDIT_ERROR, build_type_audit
 from flows.engine.plugins import PREFIX, registry
-from flows.engine.rule_explanation import PassRule, format_sum
+from flows.engine.rule_explanation import PassRule, RuleExplanation, format_sum
 from flows.engine.spec import AuditSpec, StepSpec
 from runs import models
 from runs.attempt_rules import Check, find_check, find_reached
@@ -48,6 +49,60 @@ _STATES = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place that an issue is about, with what stands there."""
+
+    severity: str
+    place: str
+    value: str
+    href: str
+    """Empty where the issue is on a further page of issues."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckRow:
+    """A check that an output goes through."""
+
+    name: str
+    state: str
+    """``passed``, ``failed``, ``warned``, ``error`` or ``unreached``."""
+    role: str
+    """Empty where it can't be known."""
+    found: str = ""
+    weight: str = ""
+    """What its issues add to the sum of the pass rule; empty if that has none."""
+    places: Sequence[Place] = ()
+    """The first places that its issues are about, …"""
+    more: int = 0
+    """… and how many others there are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleRow(CheckRow):
+    """The custom pass rule of a step."""
+
+    text: str
+    is_python: bool = False
+    explanation: RuleExplanation | None = None
+    """None where its values are not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checklist:
+    """All checks of an attempt."""
+
+    title: str
+    summary: str
+    checks: Sequence[CheckRow]
+    """In the order in which the output goes through them."""
+    rule: RuleRow | None
+    """None where the audits decide by their own criteria."""
+    has_weights: bool
+    weights: str
+    """What issues of each severity weigh; empty if the rule weighs none."""
+
+
 def build_checklist(
     step: StepSpec,
     outcome: str,
@@ -55,15 +110,11 @@ def build_checklist(
     output: Any,
     *,
     prefix: str | None,
-) -> dict[str, Any] | None:
+) -> Checklist | None:
     """Explain the outcome of an attempt of ``step``; None for one without an output to judge.
 
     ``issues`` are all of the attempt, in their order; ``prefix`` begins their ids on the page, None where they have
     none. ``output`` is None where it is not known (any more): a rule that reads it is then shown without values.
-
-    ``checks`` are in the order in which the output goes through them, each with its ``state`` (``passed``, ``failed``,
-    ``warned``, ``error`` or ``unreached``) and ``role``, which is empty where it can't be known. ``rule`` is the custom
-    pass rule, None where the audits decide by their own criteria; it has an ``explanation`` where its values are known.
     """
     if outcome not in (Outcome.PASSED, Outcome.FAILED, Outcome.INVALID):
         return None
@@ -85,7 +136,7 @@ class _Building:
         self.issues = [issue for issue in issues if issue.code != _CLEANED or issue.audit]
         self.rule: PassRule | None = None
         """The custom pass rule, as far as its values are known."""
-        self.explanation: Any = None
+        self.explanation: RuleExplanation | None = None
         text = step.pass_expression
         is_brief = any("context" in issue.get_deferred_fields() for issue in issues)
         is_known = text is not None and not (is_brief and set(_MEMBER.findall(text)) - FUNCTIONS.keys() - _ALWAYS_READ)
@@ -97,22 +148,22 @@ class _Building:
             if explanation and explanation.result == (outcome == Outcome.PASSED):
                 self.rule, self.explanation = rule, explanation
 
-    def build(self) -> dict[str, Any]:
+    def build(self) -> Checklist:
         checks = [*self.list_own_checks(), *self.list_audits()]
         rule = self.explain_rule()
         every = [*checks, rule] if rule else checks
-        counts = Counter(check["state"] for check in every)
+        counts = Counter(check.state for check in every)
         parts = [f"{format_count(counts[name])} {words}" for name, words in _STATES.items() if counts[name]]
-        return {
-            "title": "Why it passed" if self.outcome is Outcome.PASSED else "Why it failed",
-            "summary": f"{format_plural(len(every), 'check')}: {', '.join(parts)}",
-            "checks": checks,
-            "rule": rule,
-            "has_weights": any(check.get("weight") for check in every),
-            "weights": _WEIGHTS if self.rule and "weight(" in (self.step.pass_expression or "") else "",
-        }
+        return Checklist(
+            title="Why it passed" if self.outcome is Outcome.PASSED else "Why it failed",
+            summary=f"{format_plural(len(every), 'check')}: {', '.join(parts)}",
+            checks=checks,
+            rule=rule,
+            has_weights=any(check.weight for check in every),
+            weights=_WEIGHTS if self.rule and "weight(" in (self.step.pass_expression or "") else "",
+        )
 
-    def list_own_checks(self) -> Iterator[dict[str, Any]]:
+    def list_own_checks(self) -> Iterator[CheckRow]:
         """What the engine itself checks, before any audit."""
         step = self.step
         read = f"{format_plural(len(self.notes), 'place')} replaced" if self.notes else "Readable"
@@ -121,26 +172,26 @@ class _Building:
         if step.output_sanitizer is not None:
             faults = [issue for issue in self.issues if issue.code == _SANITIZER_ERROR and not issue.audit]
             is_broken = faults and self.outcome is Outcome.INVALID
-            state = "error" if is_broken else "unreached" if first["state"] == "failed" else "passed"
-            yield _row("Output sanitizer", state, BLOCKS, _describe_first(faults))
+            state = "error" if is_broken else "unreached" if first.state == "failed" else "passed"
+            yield CheckRow("Output sanitizer", state, BLOCKS, _describe_first(faults))
         if step.output_schema is not None:
             yield self.check("Output schema", Check.SCHEMA, "Valid")
         if step.output_type is not None:
             yield self.check(f"Output type {show_invisible(step.output_type)}", Check.TYPE, "Valid")
 
-    def check(self, name: str, check: Check, fine: str) -> dict[str, Any]:
+    def check(self, name: str, check: Check, fine: str) -> CheckRow:
         """A check of the engine, with the issues by which it refused the output there."""
         if self.reached < check:
-            return _row(name, "unreached", BLOCKS)
+            return CheckRow(name, "unreached", BLOCKS)
         own = [issue for issue in self.issues if not issue.audit and issue.code != _SANITIZER_ERROR]
         found = [issue for issue in own if find_check(self.outcome, issue.code) is check]
         if not found:
-            return _row(name, "passed", BLOCKS, fine)
-        places = self.list_places(found)
-        words = format_plural(len(found), "issue") if places["places"] else _describe_first(found)
-        return _row(name, "failed", BLOCKS, words, **places)
+            return CheckRow(name, "passed", BLOCKS, fine)
+        places, more = self.list_places(found)
+        words = format_plural(len(found), "issue") if places else _describe_first(found)
+        return CheckRow(name, "failed", BLOCKS, words, places=places, more=more)
 
-    def list_audits(self) -> Iterator[dict[str, Any]]:
+    def list_audits(self) -> Iterator[CheckRow]:
         by_audit: dict[str, list[models.Issue]] = {}
         for issue in self.issues:
             by_audit.setdefault(issue.audit, []).append(issue)
@@ -152,7 +203,7 @@ class _Building:
         for audit in self.step.audits:
             yield self.check_audit(audit, by_audit.get(audit.name, ()))
 
-    def check_audit(self, audit: AuditSpec, found: Sequence[models.Issue]) -> dict[str, Any]:
+    def check_audit(self, audit: AuditSpec, found: Sequence[models.Issue]) -> CheckRow:
         name = show_invisible(audit.name)
         issues = [_dump_issue(issue) for issue in found]
         severities = [Severity(issue.severity) for issue in found]
@@ -162,17 +213,17 @@ class _Building:
         passes = self.passes_with(audit, [audit.severity, *severities], one)
         role = "" if passes is None else WARNS if passes else BLOCKS
         if self.reached < Check.AUDITS:
-            return _row(name, "unreached", role)
+            return CheckRow(name, "unreached", role)
         weight = self.weigh(issues)
         if not found:
-            return _row(name, "passed", role, "No issues", weight=weight)
+            return CheckRow(name, "passed", role, "No issues", weight=weight)
         faults = [issue for issue in found if issue.code == AUDIT_ERROR]
         if faults:
-            return _row(name, "error", role, _describe_first(faults), weight=weight)
+            return CheckRow(name, "error", role, _describe_first(faults), weight=weight)
         passes = self.passes_with(audit, severities, issues)
         is_refused = self.outcome is Outcome.FAILED if passes is None else not passes
         state, words = "failed" if is_refused else "warned", format_plural(len(found), "issue")
-        return _row(name, state, role, words, weight=weight, **self.list_places(found))
+        return CheckRow(name, state, role, words, weight, *self.list_places(found))
 
     def passes_with(
         self, audit: AuditSpec, severities: Sequence[Severity], issues: Sequence[Mapping[str, Any]]
@@ -187,11 +238,8 @@ class _Building:
         numbers = self.rule.list_weights(issues) if self.rule else None
         return "" if numbers is None else format_sum([sum(numbers)] if is_total else numbers)
 
-    def list_places(self, found: Sequence[models.Issue]) -> dict[str, Any]:
-        """The first places that issues are about, with what stands there, and how many ``more`` there are.
-
-        An issue that is on a further page of issues has no ``href``.
-        """
+    def list_places(self, found: Sequence[models.Issue]) -> tuple[Sequence[Place], int]:
+        """The first places that issues are about, and how many more there are."""
         placed = [issue for issue in found if issue.path is not None]
         places = []
         for issue in placed[:MAX_VALUES]:
@@ -201,11 +249,10 @@ class _Building:
                 value = ""
             is_here = self.prefix is not None and self.pages.get(issue.position, 1) == 1
             href = f"#{self.prefix}i{issue.position}" if is_here else ""
-            shown = {"severity": issue.severity, "place": show_place(issue), "value": show_invisible(value)}
-            places.append({"href": href, **shown})
-        return {"places": places, "more": len(placed) - len(places)}
+            places.append(Place(issue.severity, show_place(issue), show_invisible(value), href))
+        return places, len(placed) - len(places)
 
-    def explain_rule(self) -> dict[str, Any] | None:
+    def explain_rule(self) -> RuleRow | None:
         """The custom pass rule of the step."""
         text = self.step.pass_expression
         if text is None:
@@ -213,18 +260,14 @@ class _Building:
         is_python = text.startswith(PREFIX)
         shown = str(cut_text(text.removeprefix(PREFIX), MAX_RULE_LENGTH))
         if self.reached < Check.AUDITS:
-            return _row("Pass rule", "unreached", BLOCKS, text=shown, is_python=is_python)
+            return RuleRow("Pass rule", "unreached", BLOCKS, text=shown, is_python=is_python)
         faults = [issue for issue in self.issues if issue.code == AUDIT_ERROR and not issue.audit]
         if faults or self.explanation is None:
             state = "error" if faults else "passed" if self.outcome is Outcome.PASSED else "failed"
             found = _describe_first(faults) or ("Accepts the output" if state == "passed" else "Refuses the output")
-            return _row("Pass rule", state, BLOCKS, found, text=shown, is_python=is_python)
+            return RuleRow("Pass rule", state, BLOCKS, found, text=shown, is_python=is_python)
         weight = self.weigh([_dump_issue(issue) for issue in self.issues if issue.audit], is_total=True)
-        return _row("Pass rule", self.outcome.value, BLOCKS, weight=weight, text=shown, explanation=self.explanation)
-
-
-def _row(name: str, state: str, role: str, found: str = "", **more: Any) -> dict[str, Any]:
-    return {"name": name, "state": state, "role": role, "found": found, **more}
+        return RuleRow("Pass rule", self.outcome.value, BLOCKS, weight=weight, text=shown, explanation=self.explanation)
 
 
 _WEIGHTS = " · ".join(f"{severity.value} {severity.weight}" for severity in Severity).capitalize()

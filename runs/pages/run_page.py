@@ -19,6 +19,7 @@ from django.utils import timezone
 
 from runs import models
 from runs.formatting import format_plural
+from runs.history.checklist import Checklist
 from runs.history.issues import (
     MAX_LISTED_ISSUES,
     Mark,
@@ -204,9 +205,9 @@ def _explain_outcome(attempt: dict[str, Any]) -> str:
     if attempt["state"] == "passed":
         return f"with {count} that {'does' if number == 1 else 'do'} not block"
     if attempt["state"] in ("failed", "invalid") and not attempt["row"].failure_reason:
-        rule = (attempt["checklist"] or {}).get("rule") or {}
-        conditions = rule["explanation"].conditions if rule.get("explanation") else ()
-        broken = next((one.values for one in conditions if not one.holds), "")
+        checklist: Checklist | None = attempt["checklist"]
+        explanation = checklist and checklist.rule and checklist.rule.explanation
+        broken = next((one.values for one in explanation.conditions if not one.holds), "") if explanation else ""
         return f"{count}: {show_invisible(broken)}" if broken else count
     return ""
 

@@ -10,7 +10,7 @@ from django.test import Client
 from flows.engine.history import Issue
 from flows.engine.spec import AuditSpec
 from runs import models
-from runs.history.checklist import MAX_VALUES, build_checklist
+from runs.history.checklist import MAX_VALUES, Checklist, RuleRow, build_checklist
 from runs.stored_history import build_issues
 from tests.engine.builders import make_attempt, make_flow, make_issue, make_step
 from tests.runs.pages.history_builders import make_stored_run
@@ -21,7 +21,7 @@ TONE = AuditSpec(name="Tone", rule="output.text != ''", severity="medium", fail_
 WEIGHED = "!issues.exists(issue, issue.severity == 'critical') && issues.map(issue, weight(issue.severity)).sum() <= 4"
 
 
-def explain(outcome: str, *issues: Issue, output: Any = None, is_brief: bool = False, **fields: Any) -> dict[str, Any]:
+def explain(outcome: str, *issues: Issue, output: Any = None, is_brief: bool = False, **fields: Any) -> Checklist:
     step = make_step(1, **{"audits": (SHORT, TONE), **fields})
     rows = build_issues(models.Attempt(number=2), issues)
     if is_brief:
@@ -32,9 +32,15 @@ def explain(outcome: str, *issues: Issue, output: Any = None, is_brief: bool = F
     return checklist
 
 
-def list_states(checklist: dict[str, Any]) -> list[tuple[str, str, str]]:
-    rows = [*checklist["checks"], *([checklist["rule"]] if checklist["rule"] else [])]
-    return [(row["name"], row["state"], row["role"]) for row in rows]
+def explain_rule(outcome: str, *issues: Issue, **fields: Any) -> RuleRow:
+    rule = explain(outcome, *issues, **fields).rule
+    assert rule is not None
+    return rule
+
+
+def list_states(checklist: Checklist) -> list[tuple[str, str, str]]:
+    rows = [*checklist.checks, *([checklist.rule] if checklist.rule else [])]
+    return [(row.name, row.state, row.role) for row in rows]
 
 
 def of_short(severity: str = "critical", **fields: Any) -> Issue:
@@ -89,13 +95,13 @@ def test_sanitizer_and_type_have_rows_of_their_own() -> None:
 
 def test_the_first_values_are_shown_with_their_places() -> None:
     issues = [make_issue(audit="Short", path=f"/lines/{place}") for place in range(MAX_VALUES + 2)]
-    row = explain("failed", *issues, output={"lines": ["ok", "\u202eevil", 7, {"a": 1}]})["checks"][2]
-    assert (row["found"], row["more"]) == ("6 issues", 2)
-    assert [(one["href"], one["place"]) for one in row["places"]][:2] == [
+    row = explain("failed", *issues, output={"lines": ["ok", "\u202eevil", 7, {"a": 1}]}).checks[2]
+    assert (row.found, row.more) == ("6 issues", 2)
+    assert [(one.href, one.place) for one in row.places][:2] == [
         ("#s1a2-i0", "/lines/0"),
         ("#s1a2-i1", "/lines/1"),
     ]
-    values = [one["value"] for one in row["places"]]
+    values = [one.value for one in row.places]
     assert (values[0], values[2:]) == ("ok", ["7", "1 key"]) and "\u202e" not in values[1]
 
 
@@ -108,23 +114,23 @@ class TestPassRule:
             ("Tone", "warned", "Warns"),
             ("Pass rule", "failed", "Blocks"),
         ]
-        assert [row.get("weight", "") for row in checklist["checks"]] == ["", "", "1 + 1", "2 + 2"]
-        rule = checklist["rule"]
-        assert rule["weight"] == "6"
-        assert [(one.values, one.holds) for one in rule["explanation"].conditions] == [
+        assert [row.weight for row in checklist.checks] == ["", "", "1 + 1", "2 + 2"]
+        rule = checklist.rule
+        assert rule is not None and rule.explanation is not None and rule.weight == "6"
+        assert [(one.values, one.holds) for one in rule.explanation.conditions] == [
             ("0 critical issues, none allowed", True),
             ("2 + 2 + 1 + 1 = 6, limit 4", False),
         ]
-        assert checklist["weights"]
+        assert checklist.weights
 
     def test_says_of_audits_without_issues_whether_one_would_block(self) -> None:
         checklist = explain("passed", pass_expression=WEIGHED)
-        assert [row["role"] for row in checklist["checks"][2:]] == ["Blocks", "Warns"]
-        assert [row["weight"] for row in checklist["checks"][2:]] == ["0", "0"]
+        assert [row.role for row in checklist.checks[2:]] == ["Blocks", "Warns"]
+        assert [row.weight for row in checklist.checks[2:]] == ["0", "0"]
 
     def test_does_not_read_the_issue_that_it_led_to(self) -> None:
-        rule = explain("failed", make_issue(code="not_accepted"), pass_expression="issues.size() > 0")["rule"]
-        assert [one.values for one in rule["explanation"].conditions] == ["0 issues, must be above 0"]
+        rule = explain_rule("failed", make_issue(code="not_accepted"), pass_expression="issues.size() > 0")
+        assert [one.values for one in rule.explanation.conditions] == ["0 issues, must be above 0"]
 
     @pytest.mark.parametrize(
         ("fields", "state"),
@@ -136,18 +142,18 @@ class TestPassRule:
         ],
     )
     def test_is_shown_plainly_where_its_values_are_not_known(self, fields: dict[str, Any], state: str) -> None:
-        rule = explain("failed", of_short(), **fields)["rule"]
-        assert (rule["state"], rule.get("explanation"), rule["text"] != "") == (state, None, True)
-        assert "python:" not in rule["text"]
+        rule = explain_rule("failed", of_short(), **fields)
+        assert (rule.state, rule.explanation, rule.text != "") == (state, None, True)
+        assert "python:" not in rule.text
 
     def test_that_failed_says_why(self) -> None:
         issue = make_issue(description="It could not be evaluated.", code="audit_error")
-        rule = explain("failed", issue, pass_expression="output.missing > 1")["rule"]
-        assert (rule["state"], rule["found"]) == ("error", "It could not be evaluated.")
+        rule = explain_rule("failed", issue, pass_expression="output.missing > 1")
+        assert (rule.state, rule.found) == ("error", "It could not be evaluated.")
 
     def test_is_not_reached_by_an_invalid_output(self) -> None:
-        rule = explain("invalid", make_issue(code="no_tool_call"), pass_expression="true")["rule"]
-        assert rule["state"] == "unreached"
+        rule = explain_rule("invalid", make_issue(code="no_tool_call"), pass_expression="true")
+        assert rule.state == "unreached"
 
 
 @pytest.mark.django_db
