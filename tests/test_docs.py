@@ -25,11 +25,11 @@ from flows.engine import (
     simulated_client,
     strict_schema,
 )
+from flows.engine.audits import MAX_ISSUES
 from flows.engine.cel_evaluation import Scope
 from flows.engine.expression_functions import FUNCTIONS, MAX_PRODUCED, MAX_RANGE
 from flows.engine.expression_process import TIMEOUT
 from flows.engine.expressions import FIELD_VARIABLES, MAX_LENGTH, parse_expression
-from flows.engine.judging import MAX_ISSUES
 from flows.engine.plugins import load_plugins
 from flows.engine.spec import MAX_EXPRESSION_LENGTH, MAX_SCHEMA_BYTES, MAX_STEPS
 from flows.examples import load_documents, load_sample_input

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
+from flows.engine.audits import PYTHON_BESIDE_FOR_EACH
 from flows.engine.errors import ExpressionError, Problem, SpecError
 from flows.engine.expression_paths import find_field_warnings
 from flows.engine.expressions import FIELD_VARIABLES, ITEM_VARIABLES, fail_at, parse_expression
 from flows.engine.json_values import find_unstorable, parse_pointer
-from flows.engine.judging import PYTHON_BESIDE_FOR_EACH
 from flows.engine.message_template import (
     MAX_PLACEHOLDERS,
     find_placeholder_fault,

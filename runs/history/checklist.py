@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from flows.engine.audits import AUDIT_ERROR, build_type_audit
 from flows.engine.expression_functions import FUNCTIONS
 from flows.engine.history import Outcome, Severity
 from flows.engine.json_values import dump_line, resolve_pointer, shorten
-from flows.engine.judging import AUDIT_ERROR, build_type_audit
 from flows.engine.plugins import PREFIX, registry
 from flows.engine.rule_explanation import PassRule, RuleExplanation, format_sum
 from flows.engine.spec import AuditSpec, StepSpec

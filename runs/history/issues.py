@@ -10,8 +10,8 @@ from typing import Any
 
 from django.core.paginator import Page, Paginator
 
+from flows.engine.audits import build_code
 from flows.engine.json_values import shorten
-from flows.engine.judging import build_code
 from flows.engine.prompt import select_issues
 from flows.engine.spec import FlowSpec
 from runs import models

@@ -18,7 +18,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
-from flows.engine.judging import AUDIT_ERROR, MORE_ISSUES
+from flows.engine.audits import AUDIT_ERROR, MORE_ISSUES
 from flows.engine.schemas import MORE_SCHEMA_MISMATCHES
 from flows.engine.typed_output import MORE_TYPE_MISMATCHES
 from runs import models

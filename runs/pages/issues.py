@@ -15,9 +15,9 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
 
+from flows.engine.audits import AUDIT_ERROR, MORE_ISSUES
 from flows.engine.history import Severity
 from flows.engine.json_values import dump_json
-from flows.engine.judging import AUDIT_ERROR, MORE_ISSUES
 from flows.models import Flow, FlowVersion
 from runs.filter_fields import parse_run_number
 from runs.formatting import format_plural

@@ -10,8 +10,8 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from flows.engine.audits import AUDIT_ERROR
 from flows.engine.history import COUNTED, Outcome
-from flows.engine.judging import AUDIT_ERROR
 from flows.models import FlowVersion
 from runs.attempt_rules import FIRST, USEFUL, WASTED, Check, classify_attempts, find_check, find_reached
 from runs.models import Attempt, DailyAudits, DailyIssues, DailyRuns, DailySteps, Issue, Run, RunStatus

@@ -14,6 +14,7 @@ from typing import Any
 from django.db.models import Q
 from django.db.models.functions import Length
 
+from flows.engine.audits import build_type_audit
 from flows.engine.evaluation import step_variables
 from flows.engine.history import (
     CLEANED_OUTPUT,
@@ -27,7 +28,7 @@ from flows.engine.history import (
     subtract_issues,
 )
 from flows.engine.json_values import dump_json
-from flows.engine.judging import Judgement, build_type_audit, is_judged_in_python, judge_output
+from flows.engine.judging import Judgement, is_judged_in_python, judge_output
 from flows.engine.judging_process import Case, JudgedCases, judge_in_process
 from flows.engine.plugins import Registry
 from flows.engine.redaction import find_marks

@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 
 from django.conf import settings
 
+from flows.engine.audits import build_type_audit
 from flows.engine.errors import ExpressionError, InputError
 from flows.engine.evaluation import Evaluator, prepare_input, step_variables
 from flows.engine.history import Attempt, History, Issue, Outcome, initial_attempt
 from flows.engine.json_values import clean_value
-from flows.engine.judging import build_type_audit, clean_output, judge_output
+from flows.engine.judging import clean_output, judge_output
 from flows.engine.plugins import Registry
 from flows.engine.prompt import build_request
 from flows.engine.providers import UnsupportedCallError

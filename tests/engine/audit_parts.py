@@ -8,9 +8,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from flows.engine.audits import run_audit
 from flows.engine.evaluation import Evaluator
 from flows.engine.history import Issue, Severity
-from flows.engine.judging import Judgement, judge_output, run_audit
+from flows.engine.judging import Judgement, judge_output
 from flows.engine.plugins import Registry
 from flows.engine.spec import AuditSpec
 from tests.engine.builders import make_step

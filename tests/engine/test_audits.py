@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from flows.engine.audits import MAX_ISSUES
 from flows.engine.history import Issue, Severity
-from flows.engine.judging import MAX_ISSUES
 from flows.engine.message_template import MAX_VALUE_LENGTH, parse_template
 from tests.engine.audit_parts import OUTPUT, assert_broken, run_python, run_rule, the_issue
 

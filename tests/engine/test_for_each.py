@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.engine import cel_evaluation
+from flows.engine.audits import run_audit
 from flows.engine.cel_evaluation import NEEDS_PROCESS, Scope
 from flows.engine.evaluation import Evaluator
 from flows.engine.expressions import FIELD_VARIABLES, ITEM_VARIABLES, parse_expression
 from flows.engine.history import Issue
-from flows.engine.judging import is_judged_in_python, run_audit
+from flows.engine.judging import is_judged_in_python
 from flows.engine.plugins import Registry
 from flows.engine.spec import AuditSpec
 from tests.engine.audit_parts import assert_broken, make_evaluator, run_rule

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flows.engine.audits import MORE_ISSUES
 from flows.engine.history import Outcome
 from flows.engine.json_values import format_pointer
-from flows.engine.judging import MORE_ISSUES
 from flows.engine.schemas import MORE_SCHEMA_MISMATCHES, SCHEMA_MISMATCH
 from flows.engine.typed_output import MORE_TYPE_MISMATCHES, TYPE_MISMATCH
 from runs import models
