@@ -25,6 +25,7 @@ def _name_all(app: str, *models: str) -> frozenset[str]:
     return frozenset(f"{app}.{action}_{model}" for action in ("view", "add", "change", "delete") for model in models)
 
 
+# Permissions of “stepdefinition” and “auditrule” outlive these models: migrations make them, and nothing deletes them.
 _VIEWER = _name_views("flows", "flow", "stepdefinition", "auditrule", "flowversion")
 _VIEWER |= _name_views("runs", "run", "step", "attempt", "issue", "tokenusage", "worker")
 # To cancel a run is to change it.

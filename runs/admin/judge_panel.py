@@ -29,7 +29,8 @@ from flows.publishing import complete_spec
 from flows.throttle import limit_rate
 from runs.backtests.savings import describe_savings, load_past_tries
 from runs.formatting import format_plural
-from runs.history.texts import SHORT_TEXT, cut_text, show_invisible
+from runs.history.issues import name_issue
+from runs.history.texts import SHORT_TEXT, cut_text
 from runs.pages.attempts import quote_value
 from runs.pages.badges import SEVERITIES, STATES
 from runs.request_slots import release_slot
@@ -247,7 +248,7 @@ def list_issue_lines(issues: Iterable[Issue], output: Any) -> list[dict[str, Any
     return [
         {
             "badge": SEVERITIES[issue.severity.value],
-            "title": _name(issue),
+            "title": name_issue(issue),
             "message": str(cut_text(issue.description, SHORT_TEXT)),
             "path": "" if issue.path is None else str(cut_text(issue.path, SHORT_TEXT)),
             "value": quote_value(output, issue.path)[1],
@@ -256,11 +257,7 @@ def list_issue_lines(issues: Iterable[Issue], output: Any) -> list[dict[str, Any
     ]
 
 
-def _name(issue: Issue) -> str:
-    return show_invisible(issue.audit or issue.code.replace("_", " ").capitalize())
-
-
 def _count_issues(issues: tuple[Issue, ...]) -> str:
-    counts = Counter(map(_name, issues))
+    counts = Counter(map(name_issue, issues))
     parts = [f"{name} × {count}" if count > 1 else name for name, count in counts.items()]
     return ", ".join(parts[:MAX_NAMES]) + (f" and {len(parts) - MAX_NAMES} more" if len(parts) > MAX_NAMES else "")

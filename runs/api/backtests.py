@@ -244,7 +244,7 @@ class Backtests(ApiView):
     def create_backtest(self, request: Request, body: NewBacktest) -> HttpResponseBase:
         """What would have been decided over the same outputs: audits, severities, pass rules, sanitizers, schemas,
         retry limits and budgets. No model is called, and nothing is paid. The runs are fixed now; a worker judges them,
-        and `Location` tells the progress.
+        and `Location` leads to its progress.
         """
         if int(request.META.get("CONTENT_LENGTH") or 0) > MAX_BODY_BYTES:
             sentence = f"The document of a flow has at most {MAX_FILE_BYTES:,} bytes."
@@ -288,7 +288,7 @@ class Backtests(ApiView):
     @_operation("POST backtests/<int:backtest_id>/stop", "Stop a backtest", RERUN_RUNS)
     @idempotent
     def stop_backtest(self, request: Request, backtest_id: int, body: Nothing) -> Annotated[HttpResponseBase, Backtest]:
-        """What it has found stays; 409 if it has ended."""
+        """Results so far are kept. 409 if the backtest has already ended."""
         backtest = _load_backtest(backtest_id)
         if not stop_backtest(backtest):
             raise Conflict("backtest-ended", f"Backtest {backtest_id} has already ended: it is {backtest.state}.")

@@ -11,7 +11,6 @@ and the answer are models; a method gives an ``Annotated[Response, Flow]`` with 
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC
@@ -20,12 +19,11 @@ from http import HTTPStatus
 from typing import IO, Any, TypeVar, get_origin, get_type_hints
 
 from django.core.handlers.asgi import ASGIRequest
-from django.http import Http404, HttpRequest, HttpResponseNotModified, QueryDict
+from django.http import Http404, HttpRequest, QueryDict
 from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path
 from django.utils import timezone
 from django.utils.cache import patch_cache_control
-from django.utils.http import parse_etags, quote_etag
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, extend_schema
 from pydantic import ValidationError
@@ -41,6 +39,7 @@ from rest_framework.viewsets import ViewSetMixin
 from flows.engine.errors import Problem
 from flows.engine.json_values import describe_type
 from runs.api.access import READ_METHODS, ApiTokenAuthentication, RequestQuota, Requirement, ScopePermission
+from runs.api.conditions import make_tag, not_modified
 from runs.api.media_types import HeaderNegotiation, JsonParser, JsonRenderer
 from runs.api.problems import ApiProblem, InvalidBody, InvalidQuery, handle_exception, list_problems
 from runs.documents.base import Body, Model, Page, Query
@@ -336,57 +335,3 @@ class NothingView(Endpoint):
 
 
 show_nothing = NothingView.as_view()
-
-# ---------------------------------------------------------------------------------------------------------------------
-# ETags
-
-_OF_BODY = ("Content-Type", "Content-Length", "Content-Disposition")
-
-
-def make_tag(representation: bytes) -> str:
-    """The ETag of an answer: another one for whatever is not the same in all parts."""
-    return quote_etag(hashlib.sha256(representation).hexdigest()[:32])
-
-
-def not_modified(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
-    """The answer; 304 without a body if ``If-None-Match`` says that the caller has it already."""
-    tag, known = response.get("ETag"), parse_etags(request.headers.get("If-None-Match", ""))
-    is_read = request.method in ("GET", "HEAD") and response.status_code == HTTPStatus.OK
-    if tag is None or not is_read or not is_among(tag, known):
-        return response
-    return HttpResponseNotModified(headers={name: text for name, text in response.items() if name not in _OF_BODY})
-
-
-def is_among(tag: str, tags: list[str]) -> bool:
-    """Whether ``tags`` of a header name that tag. A weak one will do (``W/"…"``), as caches on the way make them."""
-    return tags == ["*"] or tag in {one.removeprefix("W/") for one in tags}
-
-
-def require_unchanged(request: Request, kind: str, *tags: str) -> None:
-    """Raise ``ApiProblem`` (412) unless ``If-Match``, if it was sent, names one of ``tags``, those of what is there.
-
-    There are none of what does not exist. ``kind`` is the type of the problem. Raises 400 for a header without an ETag.
-    """
-    wanted = _parse_tags(request, "If-Match")
-    if wanted is not None and not (tags if wanted == ["*"] else set(tags).intersection(wanted)):
-        raise _build_problem(kind, "This has changed since you read it, or no longer exists. Read it again.", tags)
-
-
-def require_other(request: Request, kind: str, *tags: str) -> None:
-    """Raise ``ApiProblem`` (412) if ``If-None-Match`` names the first of ``tags``. Else as above."""
-    unwanted = _parse_tags(request, "If-None-Match")
-    if unwanted and tags and is_among(tags[0], unwanted):
-        raise _build_problem(kind, "This already exists, and the request must not change it.", tags)
-
-
-def _build_problem(kind: str, sentence: str, tags: tuple[str, ...]) -> ApiProblem:
-    return ApiProblem(HTTPStatus.PRECONDITION_FAILED, kind, sentence, headers={"ETag": tags[0]} if tags else {})
-
-
-def _parse_tags(request: Request, name: str) -> list[str] | None:
-    sent = request.headers.get(name)
-    tags = None if sent is None else parse_etags(sent)
-    if tags == []:
-        sentence = f"“{name}” holds the ETag of what is changed, as it was read with its double quotes, or *."
-        raise ApiProblem(HTTPStatus.BAD_REQUEST, "bad-request", sentence)
-    return tags

@@ -1,4 +1,4 @@
-"""Many runs at once, chosen ones or all that match filters: cancelling, running again, and exporting them."""
+"""Many runs at once, chosen ones or all that match filters: cancelling them, and running them again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from django.shortcuts import get_object_or_404
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiResponse
 from pydantic import Field
-from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -24,10 +23,9 @@ from runs import models
 from runs.api.access import ACT_ON_RUNS, CHANGE_RUNS, READ_RUNS, find_user, require_permission
 from runs.api.base import IDEMPOTENCY_KEY, REPLAYED, RETRY_WHILE_UNFINISHED, ApiView, example, header, operation
 from runs.api.idempotency import idempotent
-from runs.api.media_types import JsonRenderer
 from runs.api.paging import build_page, fetch_rows
-from runs.api.problems import ApiProblem, Conflict, InvalidBody, InvalidQuery
-from runs.api.run_filters import FilterFields, Filters, ShownFilters, parse_filter_fields, parse_filters
+from runs.api.problems import Conflict, InvalidBody
+from runs.api.run_filters import Filters, ShownFilters, parse_filter_fields
 from runs.audit_log.events import AuditAction, log_audit_event
 from runs.bulk_actions.requests import MAX_CHOSEN, MAX_STARTED, fetch_matching, request_bulk_action
 from runs.documents.base import (
@@ -37,16 +35,12 @@ from runs.documents.base import (
     Body,
     Count,
     Nothing,
-    Omitted,
     Page,
-    Query,
     RowPaging,
     TextOrNull,
     Url,
     link,
 )
-from runs.exports.formats import Format
-from runs.exports.streaming import RETRY_AFTER_SECONDS, TooManyFilesError, export_runs
 from runs.filters import RunFilters, fetch_newest_run_number
 from runs.models import BulkKind, WorkState
 from runs.models.long_work import MAX_NOTES
@@ -170,7 +164,7 @@ class BulkActions(ApiView):
     def create_bulk_action(self, request: Request, body: NewBulkAction) -> HttpResponseBase:
         """To `cancel` takes the permission to change runs, to `run_again` the one to add them. The runs are fixed now.
         About a second of work is done at once, with an `Idempotency-Key` one batch; the rest is left to a worker, and
-        `Location` tells the progress. Runs where it is not possible are counted, and the first ones named in `notes`.
+        `Location` leads to its progress. Runs where it is not possible are counted; `notes` names the first of them.
         """
         kind = BulkKind(body.kind)
         if problems := list(_find_contradictions(body)):
@@ -258,69 +252,3 @@ def _describe(action: models.BulkAction) -> dict[str, Any]:
         "started_by": action.asked_by,
         "started_runs_url": f"label={action.label}" if is_again else None,
     }
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Exports
-
-
-class JsonLinesRenderer(BaseRenderer):
-    """Accepts requests for JSON Lines, which ``export_runs`` writes."""
-
-    media_type = "application/x-ndjson"
-    format = "jsonl"
-
-
-class CsvRenderer(BaseRenderer):
-    """The same for CSV."""
-
-    media_type = "text/csv"
-    format = "csv"
-
-
-class ExportQuery(Query):
-    """What an export holds."""
-
-    format: Format | Omitted = Field(None, description="Overrides the header `Accept`.")
-    attempts: Literal["all", "none"] = Field(
-        "none",
-        description="`all` brings all steps, attempts, outputs, issues, requests and usage along; JSON Lines only.",
-    )
-
-
-_FILE = OpenApiResponse(OpenApiTypes.STR, "The file.")
-
-
-class RunExports(ApiView):
-    """Runs as a file."""
-
-    renderer_classes: Any = (JsonLinesRenderer, CsvRenderer, JsonRenderer)
-
-    @operation(
-        "GET runs/export",
-        "Export runs as JSON Lines or CSV",
-        READ_RUNS,
-        tag="Runs",
-        more_queries=[FilterFields, ExportQuery],
-        answers={(200, JsonLinesRenderer.media_type): _FILE, (200, CsvRenderer.media_type): _FILE},
-    )
-    def export_runs(self, request: Request) -> HttpResponseBase:
-        """All runs that match the filters, the newest first, at any number.
-
-        A JSON document in a line for each run (`application/x-ndjson`, JSON Lines, the default), or a row in a table
-        (`text/csv`) for spreadsheets. `format` or the header `Accept` chooses. A file that breaks off ends without its
-        last chunk, which clients report as an error. A run that is created meanwhile is not in it. Each export leaves
-        an entry in the audit log.
-        """
-        filters, query = parse_filters(request.query_params, ExportQuery)
-        # Only these two and JSON can be accepted.
-        format: Format = "csv" if request.accepted_renderer.format == "csv" else "jsonl"
-        has_attempts = query.attempts == "all"
-        if has_attempts and format == "csv":
-            problem = Problem("attempts", "CSV has one row per run and no attempts; use JSON Lines.")
-            raise InvalidQuery([problem])
-        try:
-            return export_runs(request._request, filters, format=format, has_attempts=has_attempts)
-        except TooManyFilesError as error:
-            headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
-            raise ApiProblem(HTTPStatus.SERVICE_UNAVAILABLE, "too-many-exports", str(error), headers=headers) from None

@@ -23,7 +23,7 @@ from flows.models import Flow as FlowRow
 from flows.models import FlowVersion as VersionRow
 from flows.portability import parse_flow_file
 from flows.publishing import find_problems
-from runs.api.base import make_tag
+from runs.api.conditions import make_tag
 from runs.api.media_types import JsonParser, read_text
 from runs.api.problems import ApiProblem, Conflict, InvalidBody
 from runs.documents.base import Answer, Model, Omitted, TextOrNull

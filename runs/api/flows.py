@@ -37,11 +37,9 @@ from runs.api.base import (
     ApiView,
     example,
     header,
-    make_tag,
     operation,
-    require_other,
-    require_unchanged,
 )
+from runs.api.conditions import make_tag, require_other, require_unchanged
 from runs.api.flow_documents import (
     FLOW_BODY,
     FLOW_PARSERS,

@@ -68,7 +68,7 @@ class StartedRuns(Answer):
 
 
 class StartedFilters(RowPaging):
-    """Which of the runs are listed that one request started."""
+    """The runs that one request started, and which of them to list."""
 
     first: RowNumber = Field(description="The number of the first of the runs.")
     last: RowNumber = Field(description="The number of the last one.")

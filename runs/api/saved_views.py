@@ -103,7 +103,7 @@ class SavedViews(ApiView):
 
     @_operation("GET saved-views/<int:view_id>", "Read a saved view", READ_RUNS)
     def get_saved_view(self, request: Request, view_id: int) -> SavedView:
-        """One of your own, or one that is shared."""
+        """Your own views and shared ones can be read."""
         return SavedView.build(get_object_or_404(_select_seen(request), pk=view_id), request)
 
     @_operation("DELETE saved-views/<int:view_id>", "Delete a saved view", KEEP_VIEWS, answers=GONE)

@@ -46,8 +46,8 @@ def link_issue(step: int, number: int, issue: models.Issue, page: int = 1) -> di
     }
 
 
-def name_issue(issue: models.Issue) -> str:
-    """What pages call an issue: its audit, or its code in words where the engine itself raised it."""
+def name_issue(issue: Any) -> str:
+    """What pages call what has an ``audit`` and a ``code``: by its audit, or its code in words where it has none."""
     return show_invisible(issue.audit or issue.code.replace("_", " ").capitalize())
 
 

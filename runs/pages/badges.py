@@ -48,7 +48,7 @@ SEVERITIES: Mapping[str, Badge] = {
 }
 """Severities of issues, the gravest first: the order in which pages list them."""
 
-FATES: Mapping[str, Badge] = {
+LIFECYCLE: Mapping[str, Badge] = {
     "introduced": Badge("New here", "plus-circle", "quiet"),
     "persisted": Badge("Persisted", "arrow-right-circle", "quiet"),
     "returned": Badge("Returned", "arrow-uturn-left", "errored"),
@@ -57,6 +57,9 @@ FATES: Mapping[str, Badge] = {
     # In another run:
     "new": Badge("New", "plus-circle", "failed"),
     "unchecked": Badge("Not checked in the newer run", "question-mark-circle", "quiet"),
+    # In a list of issues, with words of its own:
+    "kept": Badge("", "x-circle", "failed"),
+    "unknown": Badge("", "question-mark-circle", "quiet"),
     "all": Badge("Issues", "information-circle", "quiet"),
 }
 """What becomes of issues from attempt to attempt, or from one run to another."""

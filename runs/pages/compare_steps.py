@@ -23,7 +23,7 @@ from runs.history.output_view import View, view_output
 from runs.history.pairing import ItemMoves
 from runs.models import Run
 from runs.pages.attempts import list_attempt_rows, read_outputs, view_issue
-from runs.pages.badges import FATES, SEVERITIES, STATES, Badge, IssueCounts, list_counts
+from runs.pages.badges import LIFECYCLE, SEVERITIES, STATES, Badge, IssueCounts, list_counts
 from runs.pages.outline import view_usage
 
 MAX_BYTES = 600_000
@@ -269,7 +269,7 @@ def _group_issues(
                 "url": f"{run_url}{address_issue(side.index, side.row.number, issue.position)}",
             }
         )
-    return [(kind, FATES[kind], issues) for kind, issues in groups.items()]
+    return [(kind, LIFECYCLE[kind], issues) for kind, issues in groups.items()]
 
 
 # Figures

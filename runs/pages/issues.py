@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import date
 from difflib import get_close_matches
 from itertools import groupby
@@ -21,7 +22,7 @@ from flows.engine.json_values import dump_json
 from flows.models import Flow, FlowVersion
 from runs.filter_fields import parse_run_number
 from runs.formatting import format_plural
-from runs.history.issues import address_issue
+from runs.history.issues import address_issue, name_issue
 from runs.history.texts import SHORT_TEXT, cut_text, show_invisible
 from runs.issue_groups import (
     DEFAULT_PERIOD,
@@ -43,7 +44,7 @@ from runs.issue_groups import (
 )
 from runs.models import Run
 from runs.pages.access import require_viewer
-from runs.pages.badges import SEVERITIES, STATES, Badge
+from runs.pages.badges import LIFECYCLE, SEVERITIES, STATES
 from runs.pages.flow_figures import plot_sparkline
 from runs.pages.run_list import list_chips, list_problems
 from runs.search.words import split_words
@@ -60,13 +61,6 @@ MIN_RUNS_WITHOUT = 10
 MAX_SUGGESTIONS = 3
 SLOT_DAYS: Mapping[int, int] = {30: 2, 90: 6}
 """Days of one bar, where that is more than one."""
-FATES: Mapping[str, tuple[str, str]] = {
-    "fixed": ("check-circle", "passed"),
-    "remains": ("arrow-long-right", "quiet"),
-    "kept": ("x-circle", "failed"),
-    "unknown": ("question-mark-circle", "quiet"),
-}
-"""Icon and tone of what became of an issue."""
 _RANKS = {name: rank for rank, name in enumerate(SEVERITIES)}
 _BRACES = re.compile(r"(\{\{|\}\})|\{\s*([^{}]*?)\s*\}")
 
@@ -194,7 +188,7 @@ class _Builder:
         own = {"audit": key.audit, "code": "" if key.audit else key.code, "step": key.step or ""}
         return {
             "badge": SEVERITIES[min((group.key.severity for group in whole), key=_RANKS.__getitem__)],
-            "title": show_invisible(key.audit or key.code.replace("_", " ").capitalize()),
+            "title": name_issue(key),
             "code": key.code if len(codes) == 1 else "",
             # A pass rule of the step has the say instead of its audits.
             "role": role if audit and not step.get("pass_expression") else "",
@@ -322,10 +316,10 @@ def load_issue_rows(query: Mapping[str, str]) -> dict[str, Any]:
     if filters.problems or query["of"] not in list(Severity) or (before and cursor is None):
         raise Http404
     found = fetch_issues(filters, before=cursor, page_size=PAGE_SIZE, **exact)
-    values, fates = find_values(found.issues), trace_issues(found.issues)
+    values, became = find_values(found.issues), trace_issues(found.issues)
     own = {name: query[name] for name in ("of", "own") if name in query}
     return {
-        "rows": [_build_issue_row(issue, values[issue.pk], fates.get(issue.pk)) for issue in found.issues],
+        "rows": [_build_issue_row(issue, values[issue.pk], became.get(issue.pk)) for issue in found.issues],
         "further_url": _build_url(filters, **own, before=found.next) if found.next else "",
         "searched_to": found.next.run if found.next and found.is_cut else 0,
         "back_url": _build_url(filters),
@@ -333,12 +327,12 @@ def load_issue_rows(query: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _build_issue_row(issue: FoundIssue, value: Any, fate: tuple[str, str] | None) -> dict[str, Any]:
+def _build_issue_row(issue: FoundIssue, value: Any, became: tuple[str, str] | None) -> dict[str, Any]:
     return {
         "issue": issue,
         "url": reverse("runs:page", args=[issue.run]) + address_issue(issue.step, issue.number, issue.position),
         "value": format_value(value),
         "message": cut_text(issue.message, SHORT_TEXT),
         "outcome": STATES.get(issue.outcome),
-        "fate": Badge(fate[1], *FATES[fate[0]]) if fate else None,
+        "became": replace(LIFECYCLE[became[0]], word=became[1]) if became else None,
     }

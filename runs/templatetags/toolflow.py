@@ -15,7 +15,7 @@ from flows.providers import is_simulated
 from runs import formatting
 from runs.history.texts import MAX_TEXT_LENGTH, CutText, cut_text, find_direction, show_invisible
 from runs.observability.log_events import read_request_id
-from runs.pages.badges import CHECKS, FATES, SEVERITIES, STATES, Badge
+from runs.pages.badges import CHECKS, LIFECYCLE, SEVERITIES, STATES, Badge
 
 register = template.Library()
 
@@ -26,7 +26,7 @@ register.filter("duration", formatting.format_duration)
 register.filter("plural", formatting.format_plural)
 register.simple_tag(is_simulated, name="is_simulated_site")
 
-_BADGES = {**STATES, **FATES, **SEVERITIES, **CHECKS}
+_BADGES = {**STATES, **LIFECYCLE, **SEVERITIES, **CHECKS}
 
 
 @register.simple_tag

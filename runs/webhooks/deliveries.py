@@ -56,7 +56,7 @@ def create_deliveries(run_ids: Collection[int]) -> int:
 
 
 def create_test(endpoint: WebhookEndpoint) -> WebhookDelivery:
-    """Send a message of the type ``webhook.test`` to an endpoint, also to one that is disabled."""
+    """Queue a message of the type ``webhook.test`` to an endpoint, also to one that is disabled."""
     url = endpoint.url
     with transaction.atomic():
         delivery = WebhookDelivery.objects.create(
@@ -70,7 +70,7 @@ def create_test(endpoint: WebhookEndpoint) -> WebhookDelivery:
 
 
 def send_again(delivery: WebhookDelivery) -> bool:
-    """Let it be tried now, with all its retries before it. False while a try is under way."""
+    """Queue a delivery once more, with all its retries. False while a try is under way."""
     with transaction.atomic():
         is_free = WebhookDelivery.objects.not_being_sent().filter(pk=delivery.pk)
         if not is_free.update(

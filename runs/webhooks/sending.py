@@ -130,7 +130,7 @@ def _sign(one: WebhookTry) -> bool:
 def _list_secrets(delivery: WebhookDelivery) -> list[str]:
     """What a delivery is signed with: the secrets of its endpoint, and of the installation for the run's own address.
 
-    None if its endpoint was deleted or disabled since.
+    Empty if its endpoint was deleted or disabled since.
     """
     endpoint, run = delivery.endpoint, delivery.run
     secrets: list[str] = []

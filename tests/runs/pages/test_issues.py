@@ -250,7 +250,7 @@ class TestIssuesOfAGroup:
         unread = make_attempt(1, 2, "invalid", issues=(make_issue("critical", code="malformed_arguments"),))
         make_counted(make_failed(), unread, status=RunStatus.FAILED)
         url = find_rows_url(get_page(viewer, "/issues/"))
-        fates = re.findall(r'"issue-fate"><span.*?</svg>(.*?)</span>', get_page(viewer, url, headers=HTMX), re.DOTALL)
+        fates = re.findall(r'"issue-became"><span.*?</svg>(.*?)</span>', get_page(viewer, url, headers=HTMX), re.DOTALL)
         assert fates == [
             *("Not checked again", "Failed", "Failed", "Not checked again", "Kept until the run failed"),
             *("Kept in the output", "Fixed by attempt 2", "Still there in attempt 2"),
