@@ -83,7 +83,7 @@ RETRY_AFTER = header("Retry-After", int, "Seconds after which it may be read aga
 RETRY_WHILE_UNFINISHED = header(
     "Retry-After", int, "Seconds after which it may be read again; only while it is unfinished.", 200, 202
 )
-GONE = {204: OpenApiResponse(None, "It is gone.")}
+DELETED = {204: OpenApiResponse(None, "It is gone.")}
 """The answers of what deletes."""
 
 

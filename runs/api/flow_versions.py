@@ -24,7 +24,7 @@ from flows.models import Flow as FlowRow
 from flows.models import FlowVersion as VersionRow
 from flows.portability import announce_export
 from runs.api.access import CHANGE_FLOWS, DELETE_VERSIONS, READ_FLOWS
-from runs.api.base import GONE, IF_MATCH, ApiView, operation
+from runs.api.base import DELETED, IF_MATCH, ApiView, operation
 from runs.api.flow_documents import (
     YAML,
     Flow,
@@ -197,7 +197,7 @@ class FlowVersionDetail(ApiView):
         "Delete a version of a flow",
         DELETE_VERSIONS,
         parameters=[NUMBER],
-        answers=GONE,
+        answers=DELETED,
         problems=[409],
     )
     @transaction.atomic

@@ -30,8 +30,8 @@ from flows.models import FlowVersion as VersionRow
 from flows.publishing import NOTE_LENGTH, publish_flow
 from runs.api.access import ADD_FLOWS, CHANGE_FLOWS, DELETE_FLOWS, READ_FLOWS, find_user, require_permission
 from runs.api.base import (
+    DELETED,
     ETAG,
-    GONE,
     IF_MATCH,
     LOCATION,
     ApiView,
@@ -210,7 +210,7 @@ class Flows(ApiView):
         "Delete a flow",
         DELETE_FLOWS,
         parameters=[IF_MATCH],
-        answers=GONE,
+        answers=DELETED,
         problems=[409],
     )
     @transaction.atomic

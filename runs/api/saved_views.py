@@ -18,7 +18,7 @@ from rest_framework.response import Response
 from flows.engine.errors import Problem
 from runs import models
 from runs.api.access import CHANGE_RUNS, KEEP_VIEWS, READ_RUNS, find_user, require_permission
-from runs.api.base import GONE, LOCATION, ApiView, example, operation
+from runs.api.base import DELETED, LOCATION, ApiView, example, operation
 from runs.api.idempotency import idempotent
 from runs.api.paging import build_page, fetch_rows
 from runs.api.problems import Conflict, InvalidBody
@@ -106,7 +106,7 @@ class SavedViews(ApiView):
         """Your own views and shared ones can be read."""
         return SavedView.build(get_object_or_404(_select_seen(request), pk=view_id), request)
 
-    @_operation("DELETE saved-views/<int:view_id>", "Delete a saved view", KEEP_VIEWS, answers=GONE)
+    @_operation("DELETE saved-views/<int:view_id>", "Delete a saved view", KEEP_VIEWS, answers=DELETED)
     def delete_saved_view(self, request: Request, view_id: int) -> Response:
         """One of your own; those of others can't be deleted."""
         deleted, _ = models.SavedView.objects.filter(owner=find_user(request), pk=view_id).delete()

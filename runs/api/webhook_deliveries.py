@@ -129,7 +129,7 @@ class DeliveryQuery(RowPaging):
     endpoint: RowNumber | Omitted = Field(None, description="Only those to this endpoint.")
 
 
-MAX_TRIES = 50
+MAX_SHOWN_TRIES = 50
 """Of a delivery, the latest; it has eight unless it is sent again."""
 _operation = partial(operation, tag="Webhooks")
 SENT = {202: OpenApiResponse(WholeDelivery, "It will be sent shortly.")}
@@ -184,7 +184,7 @@ def _select_deliveries() -> QuerySet[Any, Any]:
 def _read_delivery(request: Request, delivery_id: int) -> WholeDelivery:
     """A delivery with its latest tries. Two queries, and two more before the first try."""
     delivery = get_object_or_404(_select_deliveries(), pk=delivery_id)
-    tries = list(delivery.tries.order_by("-number")[:MAX_TRIES])
+    tries = list(delivery.tries.order_by("-number")[:MAX_SHOWN_TRIES])
     payload = json.loads(delivery.body or build_body(delivery))
     return WholeDelivery.build({**vars(delivery), "payload": payload, "tries": tries[::-1]}, request)
 

@@ -25,7 +25,7 @@ from runs.api.access import (
     DELETE_ENDPOINTS,
     READ_ENDPOINTS,
 )
-from runs.api.base import GONE, LOCATION, RETRY_AFTER, ApiView, operation
+from runs.api.base import DELETED, LOCATION, RETRY_AFTER, ApiView, operation
 from runs.api.idempotency import idempotent
 from runs.api.paging import build_page, fetch_rows
 from runs.api.problems import Conflict, InvalidBody
@@ -186,7 +186,7 @@ class WebhookEndpoints(ApiView):
         "DELETE webhook-endpoints/<int:endpoint_id>",
         "Delete a webhook endpoint",
         DELETE_ENDPOINTS,
-        answers=GONE,
+        answers=DELETED,
     )
     def delete_webhook_endpoint(self, request: Request, endpoint_id: int) -> Response:
         """Its deliveries stay listed; those that wait are not sent any more."""

@@ -41,7 +41,7 @@ TASK_TIMEOUT = 2.0
 """Seconds of one task: one worker process of a host is left for sweeps, and these tasks share it."""
 BATCH_SIZE = 15
 """Runs whose histories are in memory at a time, and that are judged again where a task ends before they are stored."""
-MAX_TRIES = 3
+MAX_TASK_LOSSES = 3
 """Tasks that may end at the same run, killed by what it does."""
 MAX_RUN_SECONDS = 60
 """For slow rules, which are evaluated in processes of their own: one run does not keep a task for ever."""
@@ -63,9 +63,9 @@ def work_on(backtest_id: int, timeout: float = TASK_TIMEOUT) -> None:
     deadline = time.monotonic() + timeout
     try:
         backtest = Backtest.objects.get(pk=backtest_id)
-        if backtest.tries >= MAX_TRIES:
+        if backtest.tries >= MAX_TASK_LOSSES:
             place = f"run {backtest.run_ids[backtest.position]}, {backtest.position + 1} of {backtest.run_count}"
-            _fail(backtest_id, f"Its task ended {MAX_TRIES} times without a result while it judged {place}.")
+            _fail(backtest_id, f"Its task ended {MAX_TASK_LOSSES} times without a result while it judged {place}.")
             return
         backtest.begin()
         work = _Work(backtest)

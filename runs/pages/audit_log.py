@@ -27,7 +27,6 @@ from runs.pages.addresses import paginate, parse_paging
 from runs.pages.exporting import NOT_EXPORTED, WRONG_ROWS, refuse_for_now
 from runs.paging import Found, Position
 
-READ_AUDIT_LOG = "runs.view_trailentry"
 PAGE_SIZE = 100
 MAX_EXPORTED = 100_000
 """Entries that one file holds, the newest."""
@@ -98,7 +97,7 @@ def _begin(day: date | None, *, days: int = 0) -> datetime | None:
 
 
 @require_safe
-@require_permission(READ_AUDIT_LOG)
+@require_permission("runs.view_trailentry")
 def show_audit_log(request: HttpRequest) -> HttpResponse:
     """The list of entries, the newest first."""
     form = FilterForm(request.GET)
@@ -121,7 +120,7 @@ def show_audit_log(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-@require_permission(READ_AUDIT_LOG)
+@require_permission("runs.view_trailentry")
 def export_audit_log(request: HttpRequest) -> HttpResponseBase:
     """The entries that match as CSV. A filter that is not valid is refused: a file looks right whatever it holds."""
     form = FilterForm(request.GET)

@@ -31,7 +31,7 @@ from runs.webhooks.messages import build_body, build_headers
 
 PAGE_SIZE = 50
 MAX_ENDPOINTS = 100
-MAX_TRIES = 50
+MAX_SHOWN_TRIES = 50
 """Of a delivery, the latest; it has eight unless it is sent again."""
 MAX_PAYLOAD = 100_000
 """Characters of a payload that a page shows."""
@@ -120,7 +120,7 @@ def show_delivery(request: HttpRequest, delivery_id: int) -> HttpResponse:
     is_update, seen = request.headers.get("HX-Request") == "true", f"{state}-{delivery.try_count}"
     if is_update and request.GET.get("seen") == seen:
         return HttpResponse(status=204)
-    tries = list(delivery.tries.order_by("-number")[:MAX_TRIES])
+    tries = list(delivery.tries.order_by("-number")[:MAX_SHOWN_TRIES])
     sent = next((one for one in tries if one.signature), None)
     is_soon = delivery.next_try_at is not None and delivery.next_try_at - now < SOON
     context = {

@@ -178,7 +178,7 @@ class TestWork:
 
         monkeypatch.setattr(work._Work, "_judge", die)
         # The first task also judged others, and the second one stored these.
-        for _ in range(2 + work.MAX_TRIES):
+        for _ in range(2 + work.MAX_TASK_LOSSES):
             with pytest.raises(SystemExit):
                 finish(found)
         found.refresh_from_db()
@@ -186,7 +186,7 @@ class TestWork:
         finish(found)
         assert (found.state, found.position) == (WorkState.FAILED, 2)
         assert f"run {runs[1].pk}, 3 of 4" in found.problem
-        assert started.count(runs[1].pk) == 2 + work.MAX_TRIES
+        assert started.count(runs[1].pk) == 2 + work.MAX_TASK_LOSSES
 
     def test_a_definition_that_can_not_run_here_fails_it(self) -> None:
         store_history()
