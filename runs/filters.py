@@ -40,7 +40,7 @@ from runs.filter_fields import (
     shorten,
 )
 from runs.models import EndReason, FacetKind, Issue, Run, RunFacet, RunStatus
-from runs.paging import Found, Position, Select, Stream, check, scan
+from runs.paging import Found, Position, Select, Stream, build_flag, scan
 from runs.search import SearchQuery, fetch_matching_among, fetch_matching_ids, parse_search
 
 PAGING = ("before", "after")
@@ -432,7 +432,7 @@ def _scan(filters: RunFilters, streams: Sequence[Stream], index: str, *, newest:
 def build_matches(condition: Q, stream: Stream) -> Combinable:
     """What ``scan`` takes as ``matches``: that the run of a row of ``stream``, itself or by its key, is like that."""
     if stream.key == "pk":
-        return check(condition)
+        return build_flag(condition)
     return Subquery(Run.objects.filter(condition, pk=OuterRef(stream.key)).order_by().values("pk")[:1])
 
 

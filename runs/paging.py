@@ -104,7 +104,7 @@ def _text(time: str) -> Combinable:
     return Cast(time, TextField()) if time else Value("")
 
 
-def check(condition: Q) -> Combinable:
+def build_flag(condition: Q) -> Combinable:
     """What ``scan`` takes as ``matches``: in WHERE the condition could make a database read another index."""
     return Case(When(condition, then=Value(1)))
 

@@ -14,7 +14,7 @@ from flows.engine.errors import Problem
 from flows.engine.json_values import clean_value, describe_type, dump_json
 from flows.engine.spec import COST_PLACES, MAX_COST_BUDGET, MAX_TIME_LIMIT, MAX_TOKEN_BUDGET, MIN_COST_BUDGET
 from runs.models import Priority
-from runs.webhooks.addresses import find_obstacle
+from runs.webhooks.addresses import find_target_problem
 
 _GROUPED = re.compile(r"[0-9]{1,3}([, \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}][0-9]{3})+")
 """A number in groups of three, as pages and sentences show it: it may be pasted."""
@@ -87,7 +87,7 @@ def _parse_cost_budget(text: str) -> Decimal | None:
 def _parse_labels(text: str) -> tuple[str, ...]:
     """Labels with commas between them, in their order, each once."""
     labels = tuple(dict.fromkeys(" ".join(part.split()) for part in text.split(",") if part.strip()))
-    check_labels(labels)
+    validate_labels(labels)
     return labels
 
 
@@ -100,7 +100,7 @@ _PARSERS: Mapping[str, Callable[[str], Any]] = {
 }
 
 
-def check_labels(labels: Sequence[str]) -> None:
+def validate_labels(labels: Sequence[str]) -> None:
     """Labels are few and short, of characters that can be seen."""
     for problem in find_label_problems(labels):
         raise ValueError(problem.message)
@@ -143,7 +143,7 @@ def _find_label_problem(label: str) -> str:
     return ""
 
 
-def check_metadata(metadata: Any) -> None:
+def validate_metadata(metadata: Any) -> None:
     """Metadata are a small JSON object that can be stored as it is."""
     if not isinstance(metadata, dict):
         raise ValueError(f"Metadata must be a JSON object, got {describe_type(metadata)}.")
@@ -163,7 +163,7 @@ def measure_metadata(metadata: Mapping[str, Any]) -> int:
         return 0
 
 
-def check_webhook_url(url: str) -> None:
+def validate_webhook_url(url: str) -> None:
     """An address is one that a webhook could be sent to; where its name leads is asked when something is sent."""
-    if problem := find_obstacle(url):
+    if problem := find_target_problem(url):
         raise ValueError(problem)

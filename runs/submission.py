@@ -29,11 +29,11 @@ from runs.models import FacetKind, OriginalInput, Priority, Run
 from runs.observability.log_events import log_event
 from runs.queue import wake_worker
 from runs.run_options import (
-    check_labels,
-    check_metadata,
-    check_webhook_url,
     find_label_problems,
     list_lasting_labels,
+    validate_labels,
+    validate_metadata,
+    validate_webhook_url,
 )
 
 if TYPE_CHECKING:
@@ -94,8 +94,8 @@ def submit_run(
     addresses that are not valid.
     """
     order = RunOrder(input, labels, {} if metadata is None else metadata, again_of)
-    check_labels(order.labels)
-    check_metadata(order.metadata)
+    validate_labels(order.labels)
+    validate_metadata(order.metadata)
     shared = _SharedValues.resolve(flow, options)
     return store_runs([shared.build_run(order, shared.check_input(input))])[0]
 
@@ -208,7 +208,7 @@ def change_run(*, run_id: int, changes: Mapping[str, Any]) -> None:
         if "metadata" in changes:
             values["metadata"] = dict(changes["metadata"] or {})
             try:
-                check_metadata(values["metadata"])
+                validate_metadata(values["metadata"])
             except ValueError as error:
                 raise ProblemsError([Problem("/metadata", str(error))]) from None
         changed = sorted(name for name, value in values.items() if value != getattr(run, name))
@@ -234,7 +234,7 @@ class _SharedValues:
     def resolve(cls, flow: Flow, options: SubmitOptions) -> _SharedValues:
         webhook_url = options.get("webhook_url", "")
         if webhook_url:
-            check_webhook_url(webhook_url)
+            validate_webhook_url(webhook_url)
         version = options.get("version") or flow.live_version
         if version is None:
             raise NotRunnableError(f"“{flow}” has no published version yet. Save it without errors first.")
@@ -294,7 +294,7 @@ def _find_problems(order: RunOrder) -> list[Problem]:
     """What is wrong with an order besides its input."""
     problems = [Problem(f"/labels{problem.path}", problem.message) for problem in find_label_problems(order.labels)]
     try:
-        check_metadata(order.metadata)
+        validate_metadata(order.metadata)
     except ValueError as error:
         problems.append(Problem("/metadata", str(error)))
     return problems

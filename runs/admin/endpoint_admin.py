@@ -11,7 +11,7 @@ from django.http import HttpRequest
 
 from runs.models import WebhookEndpoint
 from runs.models.webhook import RUN_EVENTS, hide_path
-from runs.webhooks.addresses import find_obstacle
+from runs.webhooks.addresses import find_target_problem
 from runs.webhooks.deliveries import create_test
 from runs.webhooks.messages import RotatedRecentlyError, derive_secret, rotate_secret
 
@@ -34,7 +34,7 @@ class WebhookEndpointForm(forms.ModelForm):  # type: ignore[type-arg]  # generic
     def clean_url(self) -> str:
         """The address. Raises ``ValidationError`` for one that nothing can be sent to."""
         url: str = self.cleaned_data["url"]
-        if "url" in self.changed_data and (obstacle := find_obstacle(url)):
+        if "url" in self.changed_data and (obstacle := find_target_problem(url)):
             raise forms.ValidationError(obstacle)
         return url
 

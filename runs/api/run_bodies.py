@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 from flows.engine.spec import COST_PLACES, MAX_COST_BUDGET, MAX_TIME_LIMIT, MAX_TOKEN_BUDGET, MIN_COST_BUDGET
 from runs.documents.base import WHOLE, Body, FreeObject, Positive, Text
 from runs.documents.run import PriorityName
-from runs.run_options import MAX_LABEL_LENGTH, MAX_LABELS, check_webhook_url
+from runs.run_options import MAX_LABEL_LENGTH, MAX_LABELS, validate_webhook_url
 from runs.webhooks.addresses import MAX_ADDRESS_BYTES
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -53,7 +53,7 @@ _ADDRESS = rf"https?://{_HOST}(:[1-9][0-9]{{0,4}})?([/?]{_PART})?(#{_PART})?"
 
 
 def _check_address(url: str) -> str:
-    check_webhook_url(url)
+    validate_webhook_url(url)
     if not re.fullmatch(_ADDRESS, url, re.ASCII):
         raise ValueError("This is not a valid URL such as https://example.com/hooks. Write other characters as %XX.")
     if found := re.match(r"https?://\[([^]]*)]", url):

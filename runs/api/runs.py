@@ -47,7 +47,7 @@ from runs.submission import (
     prepare_runs,
     store_runs,
 )
-from runs.webhooks.addresses import find_obstacle
+from runs.webhooks.addresses import find_target_problem
 
 
 class StartedRun(Answer):
@@ -299,7 +299,7 @@ def _rerun(request: Request, source: RunRow, body: Rerun) -> Response:
     given = body.model_fields_set
     if source.outputs_removed_at is not None and "input" not in given:
         raise Conflict("outputs-removed", f"Run {source.pk} can’t be re-run: {REMOVED_INPUT} Send an input.")
-    if "webhook_url" not in given and source.webhook_url and (problem := find_obstacle(source.webhook_url)):
+    if "webhook_url" not in given and source.webhook_url and (problem := find_target_problem(source.webhook_url)):
         raise InvalidBody([Problem("/webhook_url", f"That of run {source.pk} is no longer allowed: {problem}")])
     terms = {
         "priority": Priority(source.priority),

@@ -21,7 +21,7 @@ from runs.models import BulkAction, BulkKind, Priority, Run, WorkState
 from runs.models.run import REMOVED_INPUT
 from runs.run_options import list_lasting_labels
 from runs.submission import NotRunnableError, OrdersError, RunOrder, find_own_limits, prepare_runs, store_runs
-from runs.webhooks.addresses import find_obstacle
+from runs.webhooks.addresses import find_target_problem
 
 logger = logging.getLogger(__name__)
 
@@ -130,7 +130,7 @@ def _start_run(action: BulkAction, run: Run, versions: Mapping[int, FlowVersion]
     version_id = run.flow.live_version_id if action.uses_live_version else run.version_id
     if version_id is None:
         return f"“{run.flow}” has no published version."
-    if run.webhook_url and (problem := find_obstacle(run.webhook_url)):
+    if run.webhook_url and (problem := find_target_problem(run.webhook_url)):
         # It was stored when other addresses were allowed.
         return f"Its webhook address is no longer allowed: {problem}"
     try:

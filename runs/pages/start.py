@@ -39,14 +39,14 @@ from runs.run_options import (
     MAX_LABEL_LENGTH,
     MAX_LABELS,
     PRIORITIES,
-    check_metadata,
     list_lasting_labels,
     parse_options,
+    validate_metadata,
 )
 from runs.statistics.queue_state import runs_without_worker
 from runs.submission import NotRunnableError, find_own_limits, submit_run
 from runs.submission import cancel_run as cancel_run_of
-from runs.webhooks.addresses import find_obstacle
+from runs.webhooks.addresses import find_target_problem
 
 FORM, JSON = "form", "json"
 """The two views of one input."""
@@ -267,13 +267,13 @@ def find_kept_parts(run: Run | None) -> tuple[dict[str, Any], Sequence[str]]:
     problems = []
     if run is not None and run.metadata:
         try:
-            check_metadata(run.metadata)
+            validate_metadata(run.metadata)
             values["metadata"] = run.metadata
         except ValueError as error:
             problems.append(f"The metadata of run #{run.pk} can’t be kept: {error} {_WITHOUT}")
     if run is not None and run.webhook_url:
         # The rules for addresses may have become stricter since.
-        if problem := find_obstacle(run.webhook_url):
+        if problem := find_target_problem(run.webhook_url):
             problems.append(f"The webhook of run #{run.pk} can’t be kept: {problem} {_WITHOUT}")
         else:
             values["webhook_url"] = run.webhook_url

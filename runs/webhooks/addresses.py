@@ -48,7 +48,7 @@ _METADATA_NETWORKS = _list_networks(
 # Addresses as text
 
 
-def find_problem(address: str) -> str:
+def find_syntax_problem(address: str) -> str:
     """Why nothing can be sent to ``address`` whatever is allowed, in one sentence; empty if it can be tried."""
     if re.search(r"[\s\\\x00-\x1f\x7f-\x9f\ud800-\udfff]", address):
         return f"The address has spaces, line breaks or backslashes in it; write one {_EXAMPLE}."
@@ -69,9 +69,9 @@ def find_problem(address: str) -> str:
     return ""
 
 
-def find_obstacle(address: str) -> str:
+def find_target_problem(address: str) -> str:
     """Why nothing can be sent to ``address`` wherever its name leads, in one sentence; empty if it may be possible."""
-    if problem := find_problem(address):
+    if problem := find_syntax_problem(address):
         return problem
     url = URL(address)
     host = (url.raw_host or "").lower().rstrip(".")

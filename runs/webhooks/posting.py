@@ -18,7 +18,7 @@ from yarl import URL
 from flows import __version__
 from flows.engine.json_values import clean_value
 from flows.engine.provider_errors import parse_retry_after
-from runs.webhooks.addresses import IPAddress, explain_refusal, find_problem, is_permitted
+from runs.webhooks.addresses import IPAddress, explain_refusal, find_syntax_problem, is_permitted
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ async def post(url: str, *, body: str, headers: Mapping[str, str]) -> Answer:
     what was checked.
     """
     try:
-        if problem := find_problem(url):
+        if problem := find_syntax_problem(url):
             raise RefusedTargetError(problem)
         timeout = httpx2.Timeout(TIMEOUT, connect=CONNECT_TIMEOUT)
         # No connection that was opened for another delivery is used again.

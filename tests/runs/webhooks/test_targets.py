@@ -19,7 +19,7 @@ from django.test import override_settings
 from yarl import URL
 
 from runs.webhooks import posting
-from runs.webhooks.addresses import Target, find_obstacle, find_problem, is_public
+from runs.webhooks.addresses import Target, find_syntax_problem, find_target_problem, is_public
 from runs.webhooks.posting import Answer, RefusedTargetError, list_permitted, post
 from tests.runs.webhooks.receiver import Receiver, Reply
 from tests.site.test_settings import read_settings
@@ -93,7 +93,7 @@ def test_addresses_of_the_internet(address: str) -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_address_of_a_receiver(url: str, problem: str) -> None:
-    assert problem in find_problem(url) and bool(find_problem(url)) == bool(problem)
+    assert problem in find_syntax_problem(url) and bool(find_syntax_problem(url)) == bool(problem)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_what_cannot_work_is_refused_before_a_name_is_looked_up(
 ) -> None:
     asked = resolve_to(monkeypatch, ["10.0.0.1"])
     settings.TOOLFLOW_WEBHOOK_ALLOW = allowed
-    obstacle = find_obstacle(url)
+    obstacle = find_target_problem(url)
     assert (obstacle == "") is is_possible and asked == []
     assert is_possible or "TOOLFLOW_WEBHOOK_ALLOW" in obstacle
 
@@ -250,7 +250,7 @@ class TestAllowance:
     def test_nothing_opens_where_clouds_keep_the_secrets_of_a_machine(self, settings: Any, address: str) -> None:
         host = f"[{address}]" if ":" in address else address
         settings.TOOLFLOW_WEBHOOK_ALLOW = ["0.0.0.0/0:*", "[::/0]:*", "*.example.com:*"]
-        assert find_obstacle(f"http://{host}/latest/meta-data/")
+        assert find_target_problem(f"http://{host}/latest/meta-data/")
         for url in ("http://named.example.com/", "https://named.example.com/"):
             with pytest.raises(RefusedTargetError):
                 list_permitted(URL(url), [ipaddress.ip_address(address)])
