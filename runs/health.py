@@ -59,7 +59,7 @@ class Readiness:
             return False
         try:
             if time.monotonic() - self._checked_at >= FRESH_SECONDS:
-                problem = find_problem()
+                problem = load_problem()
                 if problem and problem != self._problem:
                     logger.warning("Not ready: %s", problem)
                 elif self._problem and not problem:
@@ -70,7 +70,7 @@ class Readiness:
             self._lock.release()
 
 
-def find_problem() -> str:
+def load_problem() -> str:
     """What keeps runs from being executed, in a sentence; empty if nothing does."""
     try:
         has_worker = Worker.objects.alive().exists()

@@ -301,7 +301,7 @@ NO_VALUE = object()
 """There is none, or it is not known."""
 
 
-def find_values(issues: Collection[FoundIssue]) -> dict[int, Any]:
+def fetch_values(issues: Collection[FoundIssue]) -> dict[int, Any]:
     """The offending values of issues by their keys: what their paths lead to. One query of their outputs."""
     attempts = {issue.attempt_id for issue in issues if issue.pointer and len(issue.pointer) < MAX_TEXT}
     texts = Attempt.objects.filter(pk__in=attempts, output__isnull=False).order_by()

@@ -44,7 +44,7 @@ class Conflict:
         return f"Save mine as version {self.latest.number + 1} anyway"
 
 
-def find_conflict(flow: Flow, spec: FlowSpec, base_number: int) -> Conflict | None:
+def load_conflict(flow: Flow, spec: FlowSpec, base_number: int) -> Conflict | None:
     """What publishing ``spec`` would undo of versions since ``base_number``; None if there is nothing of the kind."""
     versions = flow.versions.select_related("created_by")
     latest = versions.first()

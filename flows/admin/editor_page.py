@@ -14,7 +14,7 @@ from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
 from django.urls import reverse
 
-from flows.admin.conflicts import Conflict, find_conflict
+from flows.admin.conflicts import Conflict, load_conflict
 from flows.admin.document_check import (
     NEW_DOCUMENT,
     CheckedDocument,
@@ -102,7 +102,7 @@ def show_editor(
         if flow is not None:
             # Whoever saves the flow at the same moment waits for the answer.
             Flow.objects.select_for_update().get(pk=flow.pk)
-            conflict = find_conflict(flow, posted.checked.spec, _read_base(request))
+            conflict = load_conflict(flow, posted.checked.spec, _read_base(request))
             if conflict and request.POST.get("_overwrite") != str(conflict.latest.number):
                 return _refuse(flow_admin, request, flow, posted, conflict=conflict, status=409)
         try:

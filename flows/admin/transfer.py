@@ -49,7 +49,7 @@ def download_flow(site: AdminSite, request: HttpRequest, /, flow_id: int) -> Htt
     """The file of a flow's latest version, or of ``?version=N``."""
     flow = get_object_or_404(Flow, pk=flow_id)
     number = request.GET.get("version", "")
-    version, problem = _find_version(flow, number)
+    version, problem = _fetch_version(flow, number)
     spec = read_spec(version) if version is not None else None
     if version is not None and spec is None:
         problem = UNREADABLE.format(version.number)
@@ -63,7 +63,7 @@ def download_flow(site: AdminSite, request: HttpRequest, /, flow_id: int) -> Htt
     return FileResponse(io.BytesIO(render_flow(spec).encode()), as_attachment=True, filename=name, content_type=_YAML)
 
 
-def _find_version(flow: Flow, number: str) -> tuple[FlowVersion | None, str]:
+def _fetch_version(flow: Flow, number: str) -> tuple[FlowVersion | None, str]:
     """A version, the latest one if no number is named; if there is none, a sentence that says so."""
     if number and parse_number(number) is None:
         return None, f"“{number[:40]}” is not a version number."

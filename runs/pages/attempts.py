@@ -90,7 +90,7 @@ def complete_issues(issues: Iterable[models.Issue]) -> None:
             setattr(brief[whole.pk], name, getattr(whole, name))
 
 
-def find_run(run_id: int) -> models.Run:
+def fetch_run(run_id: int) -> models.Run:
     """A run with flow, version and who started it. Raises ``Run.DoesNotExist``.
 
     Its ``has_original`` says whether the run that it repeats is still there.

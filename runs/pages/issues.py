@@ -37,7 +37,7 @@ from runs.issue_groups import (
     fetch_groups,
     fetch_issues,
     fetch_ran_versions,
-    find_values,
+    fetch_values,
     load_details,
     search_groups,
     trace_issues,
@@ -169,7 +169,7 @@ class _Builder:
         versions = {version.id for group in groups if (version := self._find_latest(group))}
         specs = FlowVersion.objects.filter(pk__in=versions).order_by().values_list("pk", "spec")
         self._steps = {pk: dict(enumerate(spec["steps"], start=1)) for pk, spec in specs}
-        self._values = find_values([issue for group in groups for issue in group.sample[:MAX_VALUES]])
+        self._values = fetch_values([issue for group in groups for issue in group.sample[:MAX_VALUES]])
         runs = {run for group in groups for run in (group.last_run, group.first_run) if run}
         self._ends = dict(Run.objects.filter(pk__in=runs).order_by().values_list("pk", "ended_at"))
 
@@ -316,7 +316,7 @@ def load_issue_rows(query: Mapping[str, str]) -> dict[str, Any]:
     if filters.problems or query["of"] not in list(Severity) or (before and cursor is None):
         raise Http404
     found = fetch_issues(filters, before=cursor, page_size=PAGE_SIZE, **exact)
-    values, became = find_values(found.issues), trace_issues(found.issues)
+    values, became = fetch_values(found.issues), trace_issues(found.issues)
     own = {name: query[name] for name in ("of", "own") if name in query}
     return {
         "rows": [_build_issue_row(issue, values[issue.pk], became.get(issue.pk)) for issue in found.issues],

@@ -37,8 +37,8 @@ from runs.pages.addresses import build_issues_url
 from runs.pages.attempts import (
     Traced,
     complete_issues,
+    fetch_run,
     find_bases,
-    find_run,
     list_attempt_rows,
     list_issues,
     read_and_trace,
@@ -89,7 +89,7 @@ def load_run_page(
     Beside what they show it has ``rows``, the ``issues`` of each by key, and what became of those, ``traced``.
     """
     try:
-        run = find_run(run_id)
+        run = fetch_run(run_id)
     except Run.DoesNotExist as error:
         raise Http404 from error
     now, url = timezone.now(), reverse("runs:page", args=[run_id])

@@ -292,8 +292,8 @@ def start_run(request: HttpRequest, flow_name: str) -> HttpResponse:
     is_sent = request.method == "POST"
     asked = request.POST if is_sent else request.GET
     notes: list[str] = []
-    source = _find_source(request, flow, asked.get("from", ""), notes)
-    found = _find_version(flow, asked.get("version", ""), notes)
+    source = _fetch_source(request, flow, asked.get("from", ""), notes)
+    found = _fetch_version(flow, asked.get("version", ""), notes)
     version = found or flow.live_version
     if flow.is_archived or version is None or not _can_parse(version):
         return _refuse(request, flow, version, notes)
@@ -305,7 +305,7 @@ def start_run(request: HttpRequest, flow_name: str) -> HttpResponse:
     if "switch" in request.POST:
         form.switch_view()
     elif "take" in request.POST:
-        taken = _find_version(flow, request.POST["take"], notes)
+        taken = _fetch_version(flow, request.POST["take"], notes)
         if taken and not _can_parse(taken):
             notes.append(f"This release of ToolFlow can’t read version {taken.number}.")
         elif taken:
@@ -333,7 +333,7 @@ def _refuse(request: HttpRequest, flow: Flow, version: FlowVersion | None, notes
     return refuse(request, heading, reason=reason, problems=notes, back=back, back_url=back_url, status=409)
 
 
-def _find_source(request: HttpRequest, flow: Flow, text: str, notes: list[str]) -> Run | None:
+def _fetch_source(request: HttpRequest, flow: Flow, text: str, notes: list[str]) -> Run | None:
     """The run whose input is filled in; a sentence goes to ``notes`` where that can't be."""
     if not text:
         return None
@@ -347,7 +347,7 @@ def _find_source(request: HttpRequest, flow: Flow, text: str, notes: list[str]) 
     return run
 
 
-def _find_version(flow: Flow, text: str, notes: list[str]) -> FlowVersion | None:
+def _fetch_version(flow: Flow, text: str, notes: list[str]) -> FlowVersion | None:
     """The version of this number, the live one if none is asked for; a sentence goes to ``notes`` if it isn't there."""
     if not text:
         return flow.live_version

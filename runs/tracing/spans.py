@@ -249,7 +249,7 @@ def trace_request(*, headers: Mapping[str, str], request_id: str, name: str, sta
         carrier = {name.lower(): value for name, value in headers.items()}
         context = TraceContextTextMapPropagator().extract(carrier)
         above = trace.get_current_span(context).get_span_context()
-        if not above.is_valid or not above.trace_flags.sampled or not (runs := list(_find_runs(request_id))):
+        if not above.is_valid or not above.trace_flags.sampled or not (runs := list(_fetch_runs(request_id))):
             return
         ended_at = time.time_ns()
         span = (
@@ -275,7 +275,7 @@ def get_request_provider() -> TracerProvider:
     return _build_provider(settings.TOOLFLOW_TRACES)
 
 
-def _find_runs(request_id: str) -> Iterator[int]:
+def _fetch_runs(request_id: str) -> Iterator[int]:
     """The numbers of the runs that a request has started, by the audit log."""
     entries = AuditEntry.objects.order_by("-pk").values_list("request_id", "action", "object_id", "details")
     for of_request, action, object_id, details in entries[:MAX_SCANNED_ENTRIES]:

@@ -197,7 +197,7 @@ class _Loading:
                 left_out[TOO_LARGE] += 1
             else:
                 chosen[key] = run
-        finals = self.find_finals(places, set(chosen.values())) if self.reads_steps else {}
+        finals = self.fetch_finals(places, set(chosen.values())) if self.reads_steps else {}
         rows = models.Attempt.objects.filter(pk__in=[*chosen, *finals.values()]).select_related("step")
         fields = ("number", "outcome", "output", "raw_output", "step__index")
         attempts = {row.pk: row for row in rows.only(*fields).prefetch_related("issues")}
@@ -245,7 +245,7 @@ class _Loading:
         found = latest.annotate(length=Length("output")).values_list("pk", "step__run", "length")[:most]
         return [(key, run, length or 0) for key, run, length in found]
 
-    def find_finals(self, places: Mapping[int, Sequence[int]], runs: set[int]) -> dict[tuple[int, int], int]:
+    def fetch_finals(self, places: Mapping[int, Sequence[int]], runs: set[int]) -> dict[tuple[int, int], int]:
         """The attempt that decided about each earlier step, by run and the step's index in it."""
         wanted = {(run, place) for run in runs for place in places[run][: self.index - 1] if place}
         rows = models.Attempt.objects.filter(step__run__in=runs, step__index__in={place for _, place in wanted})

@@ -72,7 +72,7 @@ def test_a_check_that_hangs_does_not_hold_up_other_probes(monkeypatch: pytest.Mo
         end.wait(60)
         return ""
 
-    monkeypatch.setattr(health, "find_problem", hang)
+    monkeypatch.setattr(health, "load_problem", hang)
     monkeypatch.setattr(health, "CHECK_TIMEOUT", 0.01)
     first = threading.Thread(target=ask)
     first.start()
@@ -86,7 +86,7 @@ def test_a_check_that_hangs_does_not_hold_up_other_probes(monkeypatch: pytest.Mo
 def test_many_probes_within_a_second_cost_one_check(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "FRESH_SECONDS", 3600.0)
     checks: list[str] = []
-    monkeypatch.setattr(health, "find_problem", lambda: checks.append("") or "")  # type: ignore[func-returns-value]
+    monkeypatch.setattr(health, "load_problem", lambda: checks.append("") or "")  # type: ignore[func-returns-value]
     assert [ask() for _ in range(5)] == [READY] * 5
     assert len(checks) == 1
 

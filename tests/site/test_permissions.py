@@ -265,7 +265,7 @@ class World:
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     # Whether the installation is ready does not depend on permissions.
-    monkeypatch.setattr("runs.health.find_problem", lambda: "")
+    monkeypatch.setattr("runs.health.load_problem", lambda: "")
     return World()
 
 
