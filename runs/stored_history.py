@@ -28,7 +28,7 @@ def load_history(run: models.Run, *, input: dict[str, Any] | None = None) -> His
     rows = models.Attempt.objects.filter(step__run=run).exclude(outcome="").order_by("step__index", "number")
     history = History.begin(run.input if input is None else input, run_id=make_run_id(run))
     for row in rows.select_related("step", "usage", "sent").prefetch_related("issues"):
-        history = history.append(read_attempt(row))
+        history = history.append(build_engine_attempt(row))
     return history
 
 
@@ -38,7 +38,7 @@ def load_histories(runs: Collection[models.Run]) -> dict[int, History]:
     rows = rows.defer("received", "step__name").select_related("step", "usage").prefetch_related("issues")
     attempts: dict[int, list[engine.Attempt]] = {run.pk: [] for run in runs}
     for row in rows.order_by("step__run", "step__index", "number"):
-        attempts[row.step.run_id].append(read_attempt(row, has_request=False))
+        attempts[row.step.run_id].append(build_engine_attempt(row, has_request=False))
     return {
         run.pk: History.from_attempts((engine.initial_attempt(run.input), *attempts[run.pk]), run_id=make_run_id(run))
         for run in runs
@@ -59,7 +59,7 @@ def read_received(row: models.Attempt) -> Received:
         arguments=row.received,
         raw=None,
         issues=(),
-        usage=read_usage(row.usage),
+        usage=build_engine_usage(row.usage),
         model=row.model or None,
         response_id=row.response_id or None,
         finish_reason=row.finish_reason or None,
@@ -82,7 +82,7 @@ def make_run_id(run: models.Run) -> str:
     return f"{installation}-{run.pk}"
 
 
-def read_attempt(row: models.Attempt, *, has_request: bool = True) -> engine.Attempt:
+def build_engine_attempt(row: models.Attempt, *, has_request: bool = True) -> engine.Attempt:
     """The engine's attempt that a row holds; its request is read only where it is wanted."""
     usage = getattr(row, "usage", None)
     return engine.Attempt(
@@ -92,8 +92,8 @@ def read_attempt(row: models.Attempt, *, has_request: bool = True) -> engine.Att
         input=row.input,
         output=row.output,
         raw_output=row.raw_output,
-        issues=tuple(read_issue(issue) for issue in row.issues.all()),
-        usage=read_usage(usage) if usage else NO_USAGE,
+        issues=tuple(build_engine_issue(issue) for issue in row.issues.all()),
+        usage=build_engine_usage(usage) if usage else NO_USAGE,
         request=row.request if has_request else None,
         model=row.model or None,
         response_id=row.response_id or None,
@@ -106,13 +106,13 @@ def read_attempt(row: models.Attempt, *, has_request: bool = True) -> engine.Att
     )
 
 
-def read_issue(row: models.Issue) -> Issue:
+def build_engine_issue(row: models.Issue) -> Issue:
     """The engine's issue that a row holds, with the fields that its audit added."""
     alike = {name: getattr(row, name) for name in _ISSUE_FIELDS}
     return Issue(severity=Severity(row.severity), suggestions=tuple(row.suggestions), **alike, **row.added_fields)
 
 
-def read_usage(row: models.TokenUsage) -> TokenUsage:
+def build_engine_usage(row: models.TokenUsage) -> TokenUsage:
     """The engine's usage that a row holds."""
     return TokenUsage(**{name: getattr(row, name) for name in TokenUsage.model_fields})
 

@@ -157,7 +157,7 @@ def check_view(request: HttpRequest) -> HttpResponse:
             extra["document"] = write_schema_texts(parse_document(text))
         except FlowFileError as error:
             return JsonResponse({"document": None, "problems": list(map(describe_problem, error.problems))[:MAX_SHOWN]})
-    flow, document, base_version = read_target({**posted, **extra})
+    flow, document, base_version = fetch_target({**posted, **extra})
     checked = check_document(document)
     problems = find_text_problems(text) if text and checked.problems else checked.list_problems()
     if posted.get("as_text"):
@@ -207,7 +207,7 @@ def _differs(checked: CheckedDocument, base: FlowVersion | None) -> bool:
     return complete_spec(checked.spec).digest != base.digest
 
 
-def read_target(posted: dict[str, Any]) -> tuple[Flow | None, dict[str, Any], int]:
+def fetch_target(posted: dict[str, Any]) -> tuple[Flow | None, dict[str, Any], int]:
     """The flow, the document and the base version that the editor posted. Raises ``PostedError``."""
     number = get_number(posted, "flow", most=_MAX_ID)
     flow = None

@@ -13,7 +13,7 @@ from django.urls import URLPattern, path, reverse
 from django.views.decorators.http import require_POST
 
 from flows.admin.access import require_permission
-from flows.admin.document_check import check_document, read_target
+from flows.admin.document_check import check_document, fetch_target
 from flows.admin.flow_admin import FlowAdmin
 from flows.admin.posted_json import PostedError, get_number, get_text, read_posted_json, refuse_unreadable
 from flows.engine.errors import Problem, SpecError
@@ -87,7 +87,7 @@ def judge_view(request: HttpRequest) -> HttpResponse:
     """
     began = time.monotonic()
     posted = read_posted_json(request, max_bytes=2 * MAX_FILE_BYTES)
-    flow, document, _ = read_target(posted)
+    flow, document, _ = fetch_target(posted)
     index = get_number(posted, "step", most=MAX_STEPS)
     steps = document.get("steps")
     if not index or not isinstance(steps, list) or index > len(steps):

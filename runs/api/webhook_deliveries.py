@@ -156,7 +156,7 @@ class WebhookDeliveries(ApiView):
     @_operation("GET webhook-deliveries/<int:delivery_id>", "Read a delivery with its tries", READ_RUNS)
     def get_webhook_delivery(self, request: Request, delivery_id: int) -> WholeDelivery:
         """What was sent, and of each try the status and the beginning of the answer, or why there is none."""
-        return _read_delivery(request, delivery_id)
+        return _load_delivery(request, delivery_id)
 
     @_operation(
         "POST webhook-deliveries/<int:delivery_id>/send-again",
@@ -181,7 +181,7 @@ def _select_deliveries() -> QuerySet[Any, Any]:
     return rows
 
 
-def _read_delivery(request: Request, delivery_id: int) -> WholeDelivery:
+def _load_delivery(request: Request, delivery_id: int) -> WholeDelivery:
     """A delivery with its latest tries. Two queries, and two more before the first try."""
     delivery = get_object_or_404(_select_deliveries(), pk=delivery_id)
     tries = list(delivery.tries.order_by("-number")[:MAX_SHOWN_TRIES])
@@ -191,4 +191,4 @@ def _read_delivery(request: Request, delivery_id: int) -> WholeDelivery:
 
 def answer_sent(request: Request, delivery_id: int) -> Response:
     """The answer where a delivery will be sent shortly: the delivery."""
-    return Response(_read_delivery(request, delivery_id), HTTPStatus.ACCEPTED, headers={"Retry-After": "1"})
+    return Response(_load_delivery(request, delivery_id), HTTPStatus.ACCEPTED, headers={"Retry-After": "1"})

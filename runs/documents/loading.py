@@ -20,7 +20,7 @@ from runs.history.issues import address_attempt
 from runs.models.history import AttemptQuerySet
 from runs.models.webhook import hide_path
 from runs.paging import MAX_NUMBER
-from runs.stored_history import read_usage
+from runs.stored_history import build_engine_usage
 
 WHOLE = RunParts()
 INPUT_NAME = "Input"
@@ -340,4 +340,4 @@ def _finish_attempt(values: dict[str, Any], run_id: int, links: RunLinks, parts:
 
 def _read_usage(row: models.Attempt) -> Any:
     usage = getattr(row, "usage", None)
-    return read_usage(usage) if usage else NO_USAGE
+    return build_engine_usage(usage) if usage else NO_USAGE

@@ -125,7 +125,7 @@ Traced = tuple[Mapping[int, StepIssues], Mapping[int, models.Attempt]]
 this very output, one after the other."""
 
 
-def read_and_trace(
+def load_and_trace(
     rows: Sequence[models.Attempt],
     issues: Mapping[int, Sequence[models.Issue]],
     shown: Collection[models.Attempt],
@@ -149,7 +149,7 @@ def read_and_trace(
         moving = (row for row in own if row.number in traced[index].moving)
         for row in (*_choose_readable(moving), *_choose_readable(_list_alike(own))):
             compared[row.pk] = row
-    outputs = read_outputs(shown, compared.values())
+    outputs = load_outputs(shown, compared.values())
     by_number: dict[int, dict[int, Any]] = {}
     for row in (row for row in compared.values() if row.pk in outputs):
         by_number.setdefault(row.step.index, {})[row.number] = outputs[row.pk]
@@ -194,7 +194,7 @@ def _find_same(steps: Iterable[Sequence[models.Attempt]], outputs: Mapping[int, 
     return same
 
 
-def read_outputs(shown: Collection[models.Attempt], compared: Collection[models.Attempt] = ()) -> dict[int, Any]:
+def load_outputs(shown: Collection[models.Attempt], compared: Collection[models.Attempt] = ()) -> dict[int, Any]:
     """The outputs of all these rows of ``list_attempt_rows`` by their keys.
 
     Those ``shown`` get their ``output``, and ``unusable_output``, what came back instead of one.
@@ -239,7 +239,7 @@ def view_attempt(
 ) -> dict[str, Any]:
     """One attempt for its templates: its output beside its own issues.
 
-    The row must have what it brought (``read_outputs``), and with ``is_compared`` so must ``base``, the attempt before
+    The row must have what it brought (``load_outputs``), and with ``is_compared`` so must ``base``, the attempt before
     it that has an output. Of ``issues`` those of ``list_page`` must be whole. ``traced`` are the issues of all attempts
     of the step. Issues of an attempt that ``is_alone`` on its page have short ids: ``i3``. ``spec`` is the
     step's definition, for the checklist. ``view`` is how the output is shown, and ``address`` what those of the other
@@ -338,7 +338,7 @@ def count_severities(issues: Iterable[models.Issue]) -> IssueCounts:
 
 
 def _view_output(row: models.Attempt, marks: Sequence[Mark], *, prefix: str, **where: Any) -> dict[str, Any] | None:
-    """The output of an attempt that ``read_outputs`` has read, or what came back instead of one."""
+    """The output of an attempt that ``load_outputs`` has read, or what came back instead of one."""
     came = getattr(row, "unusable_output", None) if row.output is None else row.output
     if row.output is None and isinstance(came, str):
         return view_text(came, prefix=prefix, download_url=where["download_url"])

@@ -22,7 +22,7 @@ from runs.history.output_diff import compare_outputs
 from runs.history.output_view import View, view_output
 from runs.history.pairing import ItemMoves
 from runs.models import Run
-from runs.pages.attempts import list_attempt_rows, read_outputs, view_issue
+from runs.pages.attempts import list_attempt_rows, load_outputs, view_issue
 from runs.pages.badges import LIFECYCLE, SEVERITIES, STATES, Badge, IssueCounts, list_counts
 from runs.pages.outline import view_usage
 
@@ -68,7 +68,7 @@ def compare_steps(runs: Sequence[Run], specs: Sequence[FlowSpec | None], view: V
         if within[-1]:
             room -= size
             read += brought
-    read_outputs(read)
+    load_outputs(read)
     rows = [side.row for own in sides for side in own.values() if side.row]
     issues: dict[int, list[models.Issue]] = {}
     listed = models.Issue.objects.filter(attempt__in=[row.pk for row in rows]).defer("context", "added_fields")

@@ -25,7 +25,7 @@ from runs.history.output_view import parse_view, view_output, view_text
 from runs.history.texts import show_invisible
 from runs.pages.access import require_viewer
 from runs.pages.attempts import read_spec
-from runs.stored_history import read_issue
+from runs.stored_history import build_engine_issue
 
 PARTS = {
     "request": "What the model saw",
@@ -154,7 +154,7 @@ def load_call_history(row: models.Attempt) -> tuple[Expected | None, dict[str, A
             outcome=Outcome(one.outcome),
             output=one.output,
             raw_output=one.raw_output,
-            issues=tuple(map(read_issue, issues[one.pk])),
+            issues=tuple(map(build_engine_issue, issues[one.pk])),
         )
         steps[one.step.index].append(attempt)
     # Steps that the message leaves out are empty here, so that this is no history that could go on.

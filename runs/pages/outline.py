@@ -16,7 +16,7 @@ from runs.history.issues import StepIssues, address_attempt, anchor_attempt
 from runs.models import Run, RunStatus
 from runs.pages.attempts import RUNNING, Traced, count_severities, find_state
 from runs.pages.badges import STATES, Badge, IssueCounts
-from runs.stored_history import read_usage
+from runs.stored_history import build_engine_usage
 
 RESULT, INPUT = "result", "s0a1"
 """The ids of these two entries; an attempt has ``s2a1``."""
@@ -223,7 +223,7 @@ def view_usage(row: models.Attempt) -> TokenUsage | None:
     if not row.outcome:
         return None
     usage: models.TokenUsage | None = getattr(row, "usage", None)
-    return UNREPORTED_USAGE if usage is None else read_usage(usage)
+    return UNREPORTED_USAGE if usage is None else build_engine_usage(usage)
 
 
 def find_result(run: Run, rows: Sequence[models.Attempt]) -> models.Attempt | None:

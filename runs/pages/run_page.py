@@ -41,8 +41,8 @@ from runs.pages.attempts import (
     find_bases,
     list_attempt_rows,
     list_issues,
-    read_and_trace,
-    read_outputs,
+    load_and_trace,
+    load_outputs,
     read_spec,
     view_attempt,
 )
@@ -109,7 +109,7 @@ def load_run_page(
             complete_issues(list_page(issues.get(row.pk, ()), issue_page))
         except EmptyPage as error:
             raise Http404 from error
-    traced = read_and_trace(rows, issues, shown, has_texts=run.outputs_removed_at is None)
+    traced = load_and_trace(rows, issues, shown, has_texts=run.outputs_removed_at is None)
     outline = build_outline(run, url, spec, rows, issues, traced, entry, now)
     attempt, step = None, None
     if row is not None:
@@ -289,7 +289,7 @@ def show_all_attempts(request: HttpRequest, run_id: int) -> HttpResponse:
         if row.pk not in same_as and row.stored_bytes <= free:
             free -= row.stored_bytes
             shown.add(row)
-    read_outputs(shown)
+    load_outputs(shown)
     complete_issues(issue for row in rows for issue in list_page(issues.get(row.pk, ())))
     attempts = {}
     for row in rows:

@@ -37,7 +37,7 @@ from flows.engine.typed_output import build_type
 from flows.models import FlowVersion
 from runs import models
 from runs.models import Run, RunStatus
-from runs.stored_history import read_issue
+from runs.stored_history import build_engine_issue
 from runs.try_out.trial import MAX_TRY_SECONDS, begin_time_budget, find_audited_output
 
 MAX_ATTEMPTS = 20
@@ -266,7 +266,7 @@ class _Loading:
 
 def _read_attempt(row: models.Attempt, position: int) -> Attempt:
     """What later steps see of an attempt."""
-    issues = tuple(map(read_issue, row.issues.all()))
+    issues = tuple(map(build_engine_issue, row.issues.all()))
     return Attempt(step=position, number=row.number, outcome=Outcome(row.outcome), output=row.output, issues=issues)
 
 
