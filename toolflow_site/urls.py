@@ -17,6 +17,7 @@ urlpatterns = [
     path("api/v1/", include("runs.api.urls")),
     # Else “/api/v1” would lead to “/api/v1/”, as a page does, and what another version has to a page.
     re_path(r"^api(?:/|$)", show_nothing),
+    # Answered by the middleware “identify_requests” before; listed because access and features are checked by routes.
     path("healthz", show_alive, name="healthz"),
     path("readyz", show_ready, name="readyz"),
     path("metrics", show_metrics, name="metrics"),
