@@ -10,9 +10,10 @@ from flows.engine.spec import FlowSpec
 from flows.models import Flow, FlowVersion
 from runs.audit_log.events import AuditAction, log_audit_event
 from runs.backtests.work import send_task
-from runs.bulk_actions.requests import fetch_matching
+from runs.bulk_actions.requests import fetch_with_status
 from runs.filters import RunFilters, fetch_newest_run_number
-from runs.models import Backtest, BulkKind
+from runs.models import Backtest
+from runs.models.run import ENDED
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser
@@ -50,7 +51,8 @@ def request_backtest(
     spec = candidate.flow_spec if isinstance(candidate, FlowVersion) else candidate
     changes = {"version": str(version.number)} if leaves_out_each and version is not None else {}
     wanted = RunFilters((filters or RunFilters()).to_query(flow=flow.name, **changes))
-    run_ids = fetch_matching(BulkKind.RUN_AGAIN, wanted, newest=fetch_newest_run_number(), most=min(limit, MAX_LIMIT))
+    newest = fetch_newest_run_number()
+    run_ids, _ = fetch_with_status(wanted, statuses=ENDED, newest=newest, limit=min(limit, MAX_LIMIT))
     if not run_ids:
         raise NoRunsError("No run of this flow has ended that matches. Change the filters, or run the flow first.")
     with transaction.atomic():

@@ -29,6 +29,8 @@ PREVIEW_WINDOWS = 5
 """Windows that a preview searches."""
 EXAMPLES = 10
 _BATCH_SIZE = 5_000
+STATUSES = {BulkKind.CANCEL: (RunStatus.QUEUED, RunStatus.RUNNING), BulkKind.RUN_AGAIN: ENDED}
+"""Of the runs to which an action does something."""
 
 
 def request_bulk_action(
@@ -78,32 +80,41 @@ def fetch_matching(kind: BulkKind, filters: RunFilters, *, newest: int, most: in
     time zone.
     """
     limit = None if kind == BulkKind.CANCEL else min(most or MAX_STARTED, MAX_STARTED)
-    ids, _ = _search(kind, filters, newest=newest, limit=limit)
+    ids, _ = fetch_with_status(filters, statuses=STATUSES[kind], newest=newest, limit=limit)
     return ids
 
 
 def preview_matching(kind: BulkKind, filters: RunFilters, *, newest: int) -> dict[str, Any]:
     """The runs that ``fetch_matching`` would give, counted up to a bound."""
-    ids, is_complete = _search(kind, filters, newest=newest, limit=MAX_COUNTED + 1, windows=PREVIEW_WINDOWS)
+    ids, is_complete = fetch_with_status(
+        filters, statuses=STATUSES[kind], newest=newest, limit=MAX_COUNTED + 1, windows=PREVIEW_WINDOWS
+    )
     return _build_preview(ids[:MAX_COUNTED], is_exact=is_complete and len(ids) <= MAX_COUNTED, left_out=0)
 
 
 def preview_chosen(kind: BulkKind, run_ids: Collection[int]) -> dict[str, Any]:
     """Those of these runs to which ``kind`` would do something."""
-    is_meant = ~Q(status__in=ENDED) if kind == BulkKind.CANCEL else Q(status__in=ENDED)
-    meant = Run.objects.filter(is_meant, pk__in=run_ids).order_by("-created_at", "-pk").values_list("pk", flat=True)
-    return _build_preview(list(meant), is_exact=True, left_out=len(set(run_ids)) - len(meant))
+    meant = Run.objects.filter(status__in=STATUSES[kind], pk__in=run_ids).order_by("-created_at", "-pk")
+    ids = list(meant.values_list("pk", flat=True))
+    return _build_preview(ids, is_exact=True, left_out=len(set(run_ids)) - len(ids))
 
 
-def _search(
-    kind: BulkKind, filters: RunFilters, *, newest: int, limit: int | None, windows: int | None = None
+def fetch_with_status(
+    filters: RunFilters,
+    *,
+    statuses: Collection[RunStatus],
+    newest: int,
+    limit: int | None,
+    windows: int | None = None,
 ) -> tuple[list[int], bool]:
-    """The runs, and whether these are all, or as many as the limit."""
-    possible = (RunStatus.QUEUED, RunStatus.RUNNING) if kind == BulkKind.CANCEL else ENDED
-    statuses = [status for status in possible if not filters.statuses or status in filters.statuses]
-    if not statuses:
+    """The matching runs up to number ``newest`` in one of ``statuses``, the newest first, and whether it is complete.
+
+    A list of ``limit`` runs counts as complete.
+    """
+    possible = [status for status in statuses if not filters.statuses or status in filters.statuses]
+    if not possible:
         return [], True
-    wanted = RunFilters(filters.to_query(status=",".join(statuses)))
+    wanted = RunFilters(filters.to_query(status=",".join(possible)))
     ids: list[int] = []
     position: Position | None = None
     while windows is None or windows > 0:
