@@ -137,13 +137,13 @@ def store_runs(runs: Sequence[Run]) -> list[Run]:
             OriginalInput.objects.bulk_create(originals)
         add_facets((run.pk, (FacetKind.LABEL, label)) for run in stored for label in run.labels)
         if stored:
-            _leave_trail(stored)
+            _log_started(stored)
             wake_worker()
             transaction.on_commit(partial(_log, stored[0], len(stored)))
     return stored
 
 
-def _leave_trail(runs: Sequence[Run]) -> None:
+def _log_started(runs: Sequence[Run]) -> None:
     """One entry for runs that were started together."""
     first, last = runs[0], runs[-1]
     details = {"flow": first.flow.name, "version": first.version.number}

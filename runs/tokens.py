@@ -18,7 +18,7 @@ MAX_NAME_LENGTH = 100
 MAX_LIFETIME = timedelta(days=3650)
 MAX_ACTIVE = 50
 """Active tokens that one user may have."""
-MOST_LISTED = 200
+MAX_LISTED = 200
 """Tokens of one user that are listed, of those that are active and of the others: the newest."""
 
 LIFETIMES: Mapping[str, timedelta | None] = {
@@ -111,7 +111,7 @@ def create_token(*, user: User, name: str, scope: str, lifetime: timedelta | Non
 def list_tokens(user: User, now: datetime) -> tuple[Sequence[ApiToken], Sequence[ApiToken]]:
     """The active tokens of ``user``, then those that expired or were revoked; each the newest first. Two queries."""
     own = ApiToken.objects.select_related("user").filter(user=user).order_by("-created")
-    return list(own.active(now)[:MOST_LISTED]), list(own.ended(now)[:MOST_LISTED])
+    return list(own.active(now)[:MAX_LISTED]), list(own.ended(now)[:MAX_LISTED])
 
 
 def fetch_token(user: User, key: str) -> ApiToken | None:

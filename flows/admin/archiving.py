@@ -56,8 +56,8 @@ def list_urls(flow_admin: FlowAdmin) -> list[URLPattern]:
         return TemplateResponse(request, "admin/flows/flow/archive.html", {**context, "opts": flow_admin.opts})
 
     @require_permission("flows.change_flow")
-    def take_out(request: HttpRequest, flow_id: int) -> HttpResponse:
-        """Take a flow out of the archive; whoever only opens the address is led to the flow."""
+    def unarchive(request: HttpRequest, flow_id: int) -> HttpResponse:
+        """Unarchive a flow by POST; a GET leads to the flow."""
         if request.method == "POST":
             return _set_archived(flow_admin, request, flow_id, is_archived=False)
         return HttpResponseRedirect(reverse("admin:flows_flow_change", args=[flow_id]))
@@ -65,7 +65,7 @@ def list_urls(flow_admin: FlowAdmin) -> list[URLPattern]:
     wrap = flow_admin.admin_site.admin_view
     return [
         path("<int:flow_id>/archive/", wrap(archive), name="flows_flow_archive"),
-        path("<int:flow_id>/take-out/", wrap(take_out), name="flows_flow_take_out"),
+        path("<int:flow_id>/take-out/", wrap(unarchive), name="flows_flow_take_out"),
     ]
 
 

@@ -18,7 +18,7 @@ from django.urls import URLPattern, path, reverse
 
 from flows.admin.access import require_permission
 from flows.admin.posted_json import parse_number
-from flows.admin.uploads import Upload, find_obstacle, tell_imported
+from flows.admin.uploads import Upload, describe_import, find_obstacle
 from flows.admin.version_rows import UNREADABLE, read_spec
 from flows.engine.differences import compare_specs
 from flows.flow_file import SCHEMA_PATH, render_flow
@@ -145,7 +145,7 @@ def _import(site: AdminSite, request: HttpRequest, upload: Upload) -> dict[str, 
         if "_make_live" in request.POST and version.flow.live_version_id != version.pk:
             version.flow.make_live(version)
     admin = site.get_model_admin(Flow)
-    said = tell_imported(upload, version, plan)
+    said = describe_import(upload, version, plan)
     if flow is None:
         admin.log_addition(request, version.flow, said)
     else:
@@ -166,7 +166,9 @@ def _describe_plan(request: HttpRequest, plan: LoadPlan) -> dict[str, Any]:
         "obstacle": obstacle,
         "latest": _name_latest(plan),
         "changes": compare_specs(before, plan.spec) if before is not None and not plan.is_unchanged else None,
-        "doubts": [] if plan.is_unchanged else dict.fromkeys(doubt.message for doubt in find_flow_warnings(plan.spec)),
+        "warnings": []
+        if plan.is_unchanged
+        else dict.fromkeys(warning.message for warning in find_flow_warnings(plan.spec)),
     }
 
 

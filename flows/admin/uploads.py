@@ -81,7 +81,7 @@ def find_obstacle(request: HttpRequest, plan: LoadPlan) -> str:
     return ""
 
 
-def tell_imported(upload: Upload, version: FlowVersion, plan: LoadPlan) -> str:
+def describe_import(upload: Upload, version: FlowVersion, plan: LoadPlan) -> str:
     """What was done, in one sentence."""
     source = f"from “{upload.file_name}”" if upload.file_name else "from text"
     if plan.latest is not None and version.number == plan.latest.number:

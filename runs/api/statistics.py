@@ -49,7 +49,7 @@ from runs.statistics.figures import (
     sum_models,
 )
 from runs.statistics.queue_state import fetch_queue_state
-from runs.statistics.sums import WEEK, Period, RunSums, StepSums, last_days, split_bill_of_runs, sum_by, sum_by_slot
+from runs.statistics.sums import WEEK, Period, RunSums, StepSums, last_days, split_cost_of_runs, sum_by, sum_by_slot
 
 _operation = partial(operation, tag="Statistics")
 MAX_ITEMS = 1_000
@@ -256,7 +256,7 @@ def _build_figures(runs: RunSums | None, steps: StepSums, *, is_of_model: bool) 
             "per_passed_attempt": steps.cost_per_passed,
             "unpriced": spent.unpriced,
         },
-        "retry_bill": runs and split_bill_of_runs(runs)[0],
+        "retry_bill": runs and split_cost_of_runs(runs)[0],
     }
 
 

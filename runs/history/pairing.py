@@ -10,10 +10,10 @@ from typing import Any
 from flows.engine.differences import compare_sequences, find_increasing
 from flows.engine.json_values import format_pointer, parse_pointer
 
-_MOST_PAIRS = 2_500
+_MAX_PAIRS = 2_500
 """Of so many candidates the likeness is computed; beyond that items are paired by their order."""
 
-_LEAST_LIKENESS = 0.4
+_MIN_LIKENESS = 0.4
 _NAMES = ("id", "key", "name", "title", "code")
 """Keys whose value tells an object from its neighbours: the first that two objects share says whether they are one."""
 
@@ -93,7 +93,7 @@ def find_same_items(old: list[Any], new: list[Any], prints: Fingerprints) -> dic
     origins: dict[int, int] = {}
     gone, come = [], []
     for i, j in pair_items(old, new, prints):
-        if i is not None and j is not None and (i == j or _find_likeness(old[i], new[j], prints) >= _LEAST_LIKENESS):
+        if i is not None and j is not None and (i == j or _find_likeness(old[i], new[j], prints) >= _MIN_LIKENESS):
             origins[j] = i
             continue
         gone += [i] if i is not None else []
@@ -123,14 +123,14 @@ def _pair_alike(
     old: list[Any], new: list[Any], before: range, after: range, prints: Fingerprints
 ) -> list[tuple[int, int]]:
     """Pairs of items that have much in common, as many as can be had without crossing."""
-    if len(before) * len(after) > _MOST_PAIRS:
+    if len(before) * len(after) > _MAX_PAIRS:
         return []
     candidates = [(_find_likeness(old[i], new[j], prints), i, j) for i in before for j in after]
     found: dict[int, int] = {}
     taken: set[int] = set()
     # The likest first; among equals those that stand nearest to each other.
     for likeness, i, j in sorted(candidates, key=lambda one: (-one[0], abs(one[1] - one[2]), one[1])):
-        if likeness < _LEAST_LIKENESS:
+        if likeness < _MIN_LIKENESS:
             break
         if i not in found and j not in taken:
             found[i] = j

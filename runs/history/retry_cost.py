@@ -9,10 +9,12 @@ from typing import Any
 from flows.engine.history import COUNTED, TokenUsage, sum_usage
 from runs.attempt_rules import FIRST, USEFUL, WASTED, classify_attempts
 from runs.formatting import format_cost, format_count, format_share
-from runs.statistics.sums import TITLES, BillPart, split_bill
+from runs.statistics.sums import TITLES, CostPart, split_cost
 
 
-def bill_run(calls: Sequence[tuple[int, str, TokenUsage | None]], open_steps: Collection[int]) -> dict[str, Any] | None:
+def build_retry_cost(
+    calls: Sequence[tuple[int, str, TokenUsage | None]], open_steps: Collection[int]
+) -> dict[str, Any] | None:
     """Split the usage of the calls of a run, each given as its step, its state and what it used; None without retries.
 
     Steps that are ``open_steps`` may still pass. What still runs is taken for a try of its step. ``parts`` are what
@@ -30,7 +32,7 @@ def bill_run(calls: Sequence[tuple[int, str, TokenUsage | None]], open_steps: Co
             usages[kind].append(usage)
     sums = {name: sum_usage(own) for name, own in usages.items()}
     is_reported = all(usage.reported for usage in sums.values())
-    parts, by_cost = split_bill({name: (usage.total, usage.cost, usage.unpriced) for name, usage in sums.items()})
+    parts, by_cost = split_cost({name: (usage.total, usage.cost, usage.unpriced) for name, usage in sums.items()})
     is_open = not retried.isdisjoint(open_steps)
     notes = {
         "Attempts whose tokens were not reported count as nothing.": not is_reported,
@@ -49,7 +51,7 @@ def bill_run(calls: Sequence[tuple[int, str, TokenUsage | None]], open_steps: Co
     }
 
 
-def _sum_up(parts: Mapping[str, BillPart], *, by_cost: bool, is_reported: bool, is_open: bool) -> str:
+def _sum_up(parts: Mapping[str, CostPart], *, by_cost: bool, is_reported: bool, is_open: bool) -> str:
     """“Retries cost 38 % of this run: $0.0124 of $0.0331; $0.0090 of it led to a pass.”"""
 
     def show(amount: Decimal) -> str:
@@ -73,7 +75,7 @@ def _sum_up(parts: Mapping[str, BillPart], *, by_cost: bool, is_reported: bool, 
     return f"{words}; {show(amounts[USEFUL])} of {it} led to a pass."
 
 
-def _list_rows(parts: Mapping[str, BillPart], kinds: Sequence[str], *, is_open: bool) -> Sequence[dict[str, Any]]:
+def _list_rows(parts: Mapping[str, CostPart], kinds: Sequence[str], *, is_open: bool) -> Sequence[dict[str, Any]]:
     rows, begin = [], 0.0
     for part in parts.values():
         width = 100 * (part.share or 0.0)

@@ -299,7 +299,7 @@ class Run(models.Model):
             )
             if cancelled and locked is not None:
                 locked._end_attempt()
-                self._tell_of_cancelling()
+                self._log_cancelled()
             return bool(cancelled or self._held.update(**values))
 
     def reclaim(self, lost: RunQuerySet, cause: str) -> bool:
@@ -336,7 +336,7 @@ class Run(models.Model):
             )
             if queued and locked is not None:
                 locked._end_attempt()
-                self._tell_of_cancelling()
+                self._log_cancelled()
             flagged = queued or Run.objects.running().filter(pk=self.pk).update(
                 cancel_requested=True, revision=F("revision") + 1
             )
@@ -351,9 +351,9 @@ class Run(models.Model):
             for attempt in step.attempts.running():
                 attempt.end_without_output(Outcome.CANCELLED)
 
-    def _tell_of_cancelling(self) -> None:
-        tell = partial(note_run_end, RunStatus.CANCELLED.value, EndReason.CANCELLED.value, run=self.pk)
-        transaction.on_commit(tell)
+    def _log_cancelled(self) -> None:
+        log = partial(note_run_end, RunStatus.CANCELLED.value, EndReason.CANCELLED.value, run=self.pk)
+        transaction.on_commit(log)
 
 
 CANCELLED_SENTENCE = "The run was cancelled."

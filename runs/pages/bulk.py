@@ -168,7 +168,7 @@ def show_bulk_action(request: HttpRequest, action_id: int, is_update: bool = Fal
         "badge": BADGES[action.state],
         "filter_words": list_filter_words(action.query),
         "notes_left": action.left_out - len(action.notes),
-        "is_unattended": action.is_unfinished and not Worker.objects.alive().exists(),
+        "has_no_worker": action.is_unfinished and not Worker.objects.alive().exists(),
         "is_update": is_update,
         # What is being read stays in place while it is the same.
         "shows_notes": not is_update or request.GET.get("left_out") != str(action.left_out),

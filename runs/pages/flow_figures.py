@@ -38,7 +38,7 @@ from runs.statistics.sums import (
     RunSums,
     Slot,
     StepSums,
-    split_bill_of_runs,
+    split_cost_of_runs,
     sum_by,
     sum_by_slot,
 )
@@ -223,11 +223,11 @@ def list_tables(counted: Counted, versions: Mapping[int, int], link_model: Calla
         heads = [head, *(column.title for column in columns)]
         return {"id": id, "title": title, "note": note, "heads": heads, "rows": cells}
 
-    model, (bill, by_cost) = counted.model, split_bill_of_runs(counted.runs)
+    model, (split, by_cost) = counted.model, split_cost_of_runs(counted.runs)
     shown = [group for group in counted.groups if not model or group.model == model]
     by_step = sum_by(((group.step, group.name), group.sums) for group in shown)
     by_model = sum_by((group.model, group.sums) for group in counted.groups)
-    parts = [(TITLES[kind], "", part) for kind, part in bill.items()]
+    parts = [(TITLES[kind], "", part) for kind, part in split.items()]
     days = [
         (f"{describe_slot(slot)}{f', v{versions[place]}' if place in versions else ''}", "", sums)
         for place, (slot, sums) in enumerate(zip(counted.period.slots, counted.slots, strict=True))

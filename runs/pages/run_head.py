@@ -15,7 +15,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from runs import formatting
-from runs.history.retry_cost import bill_run
+from runs.history.retry_cost import build_retry_cost
 from runs.history.texts import MAX_SENTENCE_LENGTH, cut_text, show_invisible
 from runs.models import Priority, Run, RunStatus
 from runs.pages.badges import STATES, IssueCounts, find_run_state, list_counts
@@ -62,7 +62,7 @@ def build_head(run: Run, outline: Outline, request: HttpRequest, now: datetime) 
         run.flow.is_archived, run.flow.live_version_id,
     )  # fmt: skip
     calls = [(one.step, one.state, one.usage) for step in outline.steps if not step.is_local for one in step.attempts]
-    cost = bill_run(calls, {step.index for step in outline.steps if step.state in ("running", "retrying")})
+    cost = build_retry_cost(calls, {step.index for step in outline.steps if step.state in ("running", "retrying")})
     seconds = measure_run(run, now)
     is_ticking = seconds is not None and not run.has_ended
     return {

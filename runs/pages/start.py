@@ -73,7 +73,7 @@ _WITHOUT = "The new run starts without it."
 def choose_flow(request: HttpRequest) -> HttpResponse:
     """All flows that can be run."""
     flows = Flow.objects.runnable().select_related("live_version").defer("live_version__spec")
-    context = {"flows": flows, "is_unattended": runs_without_worker().exists()}
+    context = {"flows": flows, "has_no_worker": runs_without_worker().exists()}
     return render(request, "runs/choose_flow.html", context)
 
 
@@ -219,7 +219,7 @@ class StartForm:
             "has_options": any(text and (name, text) != ("priority", "normal") for name, text in self.options.items()),
             "kept": " and ".join({"metadata": "metadata", "webhook_url": "webhook"}[name] for name in kept),
             "kept_problems": kept_problems,
-            "is_unattended": runs_without_worker().exists(),
+            "has_no_worker": runs_without_worker().exists(),
         }
         return render(request, "runs/start_run.html", context, status=422 if problems else 200)
 

@@ -220,7 +220,7 @@ STEP_COLUMNS = tuple(column.name for column in fields(StepSums))
 
 
 @dataclass(frozen=True, slots=True)
-class BillPart:
+class CostPart:
     """One part of the retry cost: ``first``, ``useful`` or ``wasted``.
 
     The cost is in USD, without that of ``unpriced`` attempts. Shares are those of ``amount``, in USD or tokens;
@@ -235,7 +235,7 @@ class BillPart:
     share: float | None
 
 
-def split_bill(used: Mapping[str, tuple[int, Decimal | None, int]]) -> tuple[dict[str, BillPart], bool]:
+def split_cost(used: Mapping[str, tuple[int, Decimal | None, int]]) -> tuple[dict[str, CostPart], bool]:
     """The parts by kind, from tokens, cost and unpriced attempts of each; and whether shares are those of the cost.
 
     They are if all that was used has a price, else those of the tokens.
@@ -245,20 +245,20 @@ def split_bill(used: Mapping[str, tuple[int, Decimal | None, int]]) -> tuple[dic
     amounts = {kind: (cost or _NONE) if by_cost else Decimal(tokens) for kind, (tokens, cost, _) in used.items()}
     whole = sum(amounts.values())
     parts = {
-        kind: BillPart(kind, *values, amounts[kind], float(amounts[kind] / whole) if whole else None)
+        kind: CostPart(kind, *values, amounts[kind], float(amounts[kind] / whole) if whole else None)
         for kind, values in used.items()
     }
     return parts, by_cost
 
 
-def split_bill_of_runs(sums: RunSums) -> tuple[dict[str, BillPart], bool]:
+def split_cost_of_runs(sums: RunSums) -> tuple[dict[str, CostPart], bool]:
     """What first attempts, useful and wasted retries of runs used."""
     used = {
         FIRST: (sums.first_tokens, sums.first_cost),
         USEFUL: (sums.useful_retry_tokens, sums.useful_retry_cost),
         WASTED: (sums.wasted_retry_tokens, sums.wasted_retry_cost),
     }
-    return split_bill(
+    return split_cost(
         {
             kind: (tokens, cost if cost or not tokens or not sums.unpriced else None, sums.unpriced if tokens else 0)
             for kind, (tokens, cost) in used.items()
