@@ -1,4 +1,4 @@
-"""Past attempts judged again by the step as it is typed. What a judgement is made of: tests/engine/test_judging.py."""
+"""Past attempts judged again by the step as it is typed. Single judgements are in tests/engine/test_judgement.py."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from playwright.sync_api import Locator, Page, expect
 from flows.flow_file import parse_flow
 from flows.models import FlowVersion
 from tests.browser.editor import outline, press_save
-from tests.contract_review import FLOW_FILE
+from tests.multilingual_flow import FLOW_FILE
 
 MAX_CLICKS = 70
 NOTE = "Ξαναγραμμένο στο χέρι · كتب باليد"

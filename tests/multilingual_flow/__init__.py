@@ -1,6 +1,6 @@
 """A contract in English, Greek and Arabic, reviewed in six steps: what pages must show right in every script.
 
-``python -m tests.contract_review`` makes eight runs of it in the installation of the environment.
+``python -m tests.multilingual_flow`` makes eight runs of it in the installation of the environment.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from tests.contract_review.replies import RUNS, build_input, build_script
 from tests.engine.model_server import ModelServer
+from tests.multilingual_flow.replies import RUNS, build_input, build_script
 
 FLOW_FILE = Path(__file__).with_name("flow.yaml")
 

@@ -15,7 +15,7 @@ def main() -> None:
         import django
 
         django.setup()
-        from tests.contract_review import make_runs
+        from tests.multilingual_flow import make_runs
 
         print(*make_runs(provider))  # noqa: T201  # a command's output
 
