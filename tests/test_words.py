@@ -36,12 +36,13 @@ KEPT = {
 
 
 def split_code(text: str) -> Iterator[str]:
-    """The string literals of a Python module that are sentences: no docstrings, no names."""
+    """The string literals of a Python module that are sentences, and the docstrings that the API publishes."""
     tree = ast.parse(text)
     hidden = {
         id(statement.value)
         for node in ast.walk(tree)
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and not any("operation(" in ast.unparse(decorator) for decorator in getattr(node, "decorator_list", ()))
         for statement in node.body
         if isinstance(statement, ast.Expr)
     }

@@ -244,7 +244,7 @@ class Backtests(ApiView):
     def create_backtest(self, request: Request, body: NewBacktest) -> HttpResponseBase:
         """What would have been decided over the same outputs: audits, severities, pass rules, sanitizers, schemas,
         retry limits and budgets. No model is called, and nothing is paid. The runs are fixed now; a worker judges them,
-        and `Location` leads to its progress.
+        and `Location` leads to the backtest.
         """
         if int(request.META.get("CONTENT_LENGTH") or 0) > MAX_BODY_BYTES:
             sentence = f"The document of a flow has at most {MAX_FILE_BYTES:,} bytes."
@@ -274,12 +274,12 @@ class Backtests(ApiView):
 
     @_operation("GET backtests/<int:backtest_id>", "Read a backtest", READ_RUNS, parameters=[RETRY_WHILE_UNFINISHED])
     def get_backtest(self, request: Request, backtest_id: int) -> Annotated[Response, Backtest]:
-        """What was found so far, with the audits."""
+        """The backtest with its results so far, by audit."""
         return _answer(request, _load_backtest(backtest_id))
 
     @_operation("GET backtests/<int:backtest_id>/runs", "List the runs that differ", READ_RUNS)
     def list_backtest_runs(self, request: Request, backtest_id: int, query: BacktestRunQuery) -> Page[BacktestRun]:
-        """The newest run first. Runs that end the same, and those whose outputs are gone, are only counted."""
+        """The newest run first. Runs with the same result and runs without stored outputs are only counted."""
         rows = models.BacktestRun.objects.filter(backtest=_load_backtest(backtest_id))
         page = fetch_rows(query.filter(rows, kind="kind"), query, columns=["run_id"], is_descending=True)
         items = [{**vars(row), "page_url": _link_page(row, request)} for row in page.rows]
@@ -288,7 +288,7 @@ class Backtests(ApiView):
     @_operation("POST backtests/<int:backtest_id>/stop", "Stop a backtest", RERUN_RUNS)
     @idempotent
     def stop_backtest(self, request: Request, backtest_id: int, body: Nothing) -> Annotated[HttpResponseBase, Backtest]:
-        """Results so far are kept. 409 if the backtest has already ended."""
+        """The backtest keeps its results so far. 409 if it has ended already."""
         backtest = _load_backtest(backtest_id)
         if not stop_backtest(backtest):
             raise Conflict("backtest-ended", f"Backtest {backtest_id} has already ended: it is {backtest.state}.")

@@ -162,9 +162,9 @@ class BulkActions(ApiView):
         problems=[409],
     )
     def create_bulk_action(self, request: Request, body: NewBulkAction) -> HttpResponseBase:
-        """To `cancel` takes the permission to change runs, to `run_again` the one to add them. The runs are fixed now.
+        """`cancel` needs the permission to change runs, `run_again` the one to add runs. The runs are fixed now.
         About a second of work is done at once, with an `Idempotency-Key` one batch; the rest is left to a worker, and
-        `Location` leads to its progress. Runs where it is not possible are counted; `notes` names the first of them.
+        `Location` leads to the action. Skipped runs are counted; `notes` names the first of them.
         """
         kind = BulkKind(body.kind)
         if problems := list(_find_contradictions(body)):
@@ -202,7 +202,7 @@ class BulkActions(ApiView):
         parameters=[RETRY_WHILE_UNFINISHED],
     )
     def get_bulk_action(self, request: Request, action_id: int) -> Annotated[Response, WholeBulkAction]:
-        """With the reasons why runs were left out."""
+        """The action with the reasons why runs were skipped."""
         return _answer(request, _load_action(action_id))
 
     @_operation("POST bulk-actions/<int:action_id>/stop", "Stop a bulk action", CHANGE_RUNS)
@@ -210,7 +210,7 @@ class BulkActions(ApiView):
     def stop_bulk_action(
         self, request: Request, action_id: int, body: Nothing
     ) -> Annotated[HttpResponseBase, WholeBulkAction]:
-        """What it has done stays done; 409 if it has ended."""
+        """Runs that were already cancelled or started stay so. 409 if the action has ended already."""
         action = _load_action(action_id)
         with transaction.atomic():
             if not action.stop():

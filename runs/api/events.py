@@ -299,10 +299,10 @@ class RunEventStreams(ApiView):
         answer is 204, which makes a browser’s `EventSource` stop. A comment every 15 seconds shows that the connection
         lives. After 15 minutes the server closes a stream; as after any break, ask again with the last `id`. A stream
         is closed at most 15 seconds after its token was revoked or has expired, the user has signed out, or the account
-        was closed or may read runs no more.
+        was closed or may no longer read runs.
 
         A server process has at most 200 streams open; beyond that the answer is 503 with `Retry-After`. A server that
-        is no ASGI server can’t stream and answers 501: ask for the run again from time to time instead.
+        does not run ASGI can’t stream and answers 501: ask for the run again from time to time instead.
         """
         state = fetch_state(run_id)
         if state is None:

@@ -145,7 +145,7 @@ class FlowTools(ApiView):
 
     @_operation("POST flows/try-audits", "Audit an output", CHANGE_FLOWS)
     def try_flow_audits(self, request: Request, body: AuditTrial) -> Verdict:
-        """What an attempt of a step would make of an output: its issues, and whether it passes. No model is called, and
+        """Judges an output as an attempt of the step would: its issues, and whether it passes. No model is called, and
         nothing is stored.
         """
         trial = build_trial(request, body)

@@ -123,8 +123,8 @@ class FlowVersions(ApiView):
         problems=[409],
     )
     def diff_flow_versions(self, request: Request, name: str, number: int, query: ComparedVersion) -> FlowDifference:
-        """What changed on the way from the version `against` to this one: steps and audits are found again under new
-        names and at new places.
+        """Compares the version `against` with this one: steps and audits are matched also under new
+        names and at new positions.
         """
         flow = get_object_or_404(_FLOWS, name=name)
         new = load_version(flow, number)
@@ -202,7 +202,7 @@ class FlowVersionDetail(ApiView):
     )
     @transaction.atomic
     def delete_flow_version(self, request: Request, name: str, number: int) -> HttpResponse:
-        """Only one that is not live and has no runs: those are kept with the definition that they used."""
+        """Deletes a version that is not live and has no runs: runs are kept with the definition that they used."""
         flow = get_object_or_404(FlowRow.objects.select_for_update(), name=name)
         version = load_version(flow, number)
         if flow.live_version_id == version.pk:

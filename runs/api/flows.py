@@ -215,7 +215,7 @@ class Flows(ApiView):
     )
     @transaction.atomic
     def delete_flow(self, request: Request, name: str) -> HttpResponse:
-        """With all its versions; only a flow that has no runs, for history is kept. Archive others."""
+        """Deletes a flow without runs, with all its versions. A flow with runs can be archived."""
         # A run that is started meanwhile waits, and then finds no flow.
         flow = lock_read_flow(request, name)
         if is_referred_to(flow):

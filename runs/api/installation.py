@@ -160,7 +160,7 @@ class Installation(ApiView):
 
     @_operation("GET workers", "List worker processes", READ_RUNS)
     def list_workers(self, request: Request) -> Workers:
-        """Those at work, those without a recent heartbeat, the queue, and the model providers: as on the page of the
+        """Workers with and without a recent heartbeat, the queue, and the model providers: as on the page of the
         workers.
         """
         found = fetch_queue_state()

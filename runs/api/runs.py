@@ -68,7 +68,7 @@ class StartedRuns(Answer):
 
 
 class StartedFilters(RowPaging):
-    """The runs that one request started, and which of them to list."""
+    """Filters the runs that the request started."""
 
     first: RowNumber = Field(description="The number of the first of the runs.")
     last: RowNumber = Field(description="The number of the last one.")
@@ -136,7 +136,7 @@ class Runs(ApiView):
 
     @_operation("GET runs/bulk", "List the runs that one request started", READ_RUNS, problems=[404])
     def list_started_runs(self, request: Request, query: StartedFilters) -> Page[RunSummary]:
-        """Exactly those, the newest first, whatever else was started at the same time.
+        """The runs that one request started, the newest first.
 
         Follow the `Location` of `createRuns`. With `status=queued,running` the list is empty once all have ended.
         """
@@ -217,7 +217,7 @@ class Runs(ApiView):
         problems=[409],
     )
     def run_again(self, request: Request, run_id: int, body: Rerun) -> HttpResponseBase:
-        """Starts a run with the input of this one and everything else that it was given, but for what the body says.
+        """Starts a run with the input and the options of this one, except for what the body sets.
 
         The label of a bulk action that started this one, such as `bulk-7`, is not taken over. Answers as the start of
         a run does.

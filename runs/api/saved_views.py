@@ -103,12 +103,12 @@ class SavedViews(ApiView):
 
     @_operation("GET saved-views/<int:view_id>", "Read a saved view", READ_RUNS)
     def get_saved_view(self, request: Request, view_id: int) -> SavedView:
-        """Your own views and shared ones can be read."""
+        """A view of your own, or a shared view."""
         return SavedView.build(get_object_or_404(_select_seen(request), pk=view_id), request)
 
     @_operation("DELETE saved-views/<int:view_id>", "Delete a saved view", KEEP_VIEWS, answers=DELETED)
     def delete_saved_view(self, request: Request, view_id: int) -> Response:
-        """One of your own; those of others can't be deleted."""
+        """Only a view of your own can be deleted."""
         deleted, _ = models.SavedView.objects.filter(owner=find_user(request), pk=view_id).delete()
         if not deleted:
             raise Http404

@@ -171,7 +171,7 @@ class WebhookEndpoints(ApiView):
         "PATCH webhook-endpoints/<int:endpoint_id>", "Change a webhook endpoint", CHANGE_ENDPOINTS, problems=[409]
     )
     def change_webhook_endpoint(self, request: Request, endpoint_id: int, body: ChangedEndpoint) -> WebhookEndpoint:
-        """What is waiting for a retry still goes to the address that it was made for; none if it is disabled."""
+        """Deliveries that wait for a retry keep their address; a disabled endpoint gets none."""
         row = _fetch_endpoint(endpoint_id)
         if body.webhook_url is not None:
             row.url = body.webhook_url
@@ -189,7 +189,7 @@ class WebhookEndpoints(ApiView):
         answers=DELETED,
     )
     def delete_webhook_endpoint(self, request: Request, endpoint_id: int) -> Response:
-        """Its deliveries stay listed; those that wait are not sent any more."""
+        """Its deliveries stay listed; waiting ones are no longer sent."""
         _fetch_endpoint(endpoint_id).delete()
         return Response(status=HTTPStatus.NO_CONTENT)
 
