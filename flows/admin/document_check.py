@@ -133,22 +133,21 @@ def find_text_problems(text: str) -> list[dict[str, Any]]:
 
 def list_urls(site: AdminSite) -> list[URLPattern]:
     """The addresses of this module's views, below those of flows."""
-    guarded = require_permission("flows.change_flow")(check_view)
+    guarded = require_permission("flows.change_flow")(check_and_store_draft)
     return [path("check/", site.admin_view(guarded), name="flows_flow_check")]
 
 
 @require_POST
 @limit_rate("flow-check", most=CHECKS_PER_MINUTE, seconds=60)
 @refuse_unreadable
-def check_view(request: HttpRequest) -> HttpResponse:
-    """Check a document, and keep it as the user's draft.
+def check_and_store_draft(request: HttpRequest) -> HttpResponse:
+    """Check a document, and store it as the user's draft, or delete the draft if the document is as published.
 
     Posted is ``{"flow", "document", "base_version"}``: the key of the flow or null, and the number of the version that
     the page was made of, 0 for none. Instead of ``document`` there may be ``text``, a flow file; the answer has the
     ``document`` then, null for text that is none. With ``as_text`` it has the flow file of the document as ``text``.
-    Of a document that is as it was published no draft is kept. The answer has ``problems`` and ``warnings`` with JSON
-    pointers (of a text with lines), ``more`` problems, ``is_changed``, the number of the ``latest`` version, and
-    ``others`` who have a draft of the flow.
+    The answer has ``problems`` and ``warnings`` with JSON pointers (of a text with lines), ``more`` problems,
+    ``is_changed``, the number of the ``latest`` version, and ``others`` who have a draft of the flow.
     """
     posted = read_posted_json(request, max_bytes=2 * MAX_FILE_BYTES)
     extra: dict[str, Any] = {}
