@@ -22,7 +22,7 @@ from runs.observability.log_lines import FORMATS, LEVELS, build_logging
 from runs.webhooks.addresses import Target
 from toolflow_site import api_description, production
 from toolflow_site import environment as env
-from toolflow_site.servers import build_broker, build_caches, build_database
+from toolflow_site.backends import build_broker, build_caches, build_database
 
 _SITE_DIR = Path(__file__).resolve().parent
 _IS_CHECKOUT = (_SITE_DIR.parent / "manage.py").exists()
