@@ -82,7 +82,7 @@ def refuse(request: HttpRequest, heading: str, *, status: int = 400, **context: 
     It leads ``back`` to ``back_url``, the list of runs if not given.
     """
     context = {"heading": heading, "back": "Back", "back_url": reverse("runs:list"), **context}
-    return render(request, "runs/question.html", context, status=status)
+    return render(request, "runs/confirm_or_refuse.html", context, status=status)
 
 
 def confirm(request: HttpRequest, action: str, subject: str, **context: str) -> HttpResponse:
@@ -90,7 +90,7 @@ def confirm(request: HttpRequest, action: str, subject: str, **context: str) -> 
 
     ``reason`` says what comes of it, ``icon_name`` shows it, and ``back`` leads to ``back_url``.
     """
-    return render(request, "runs/question.html", {"action": action, "subject": subject, **context})
+    return render(request, "runs/confirm_or_refuse.html", {"action": action, "subject": subject, **context})
 
 
 def _ask_to_sign_in(request: HttpRequest) -> HttpResponse:
