@@ -19,7 +19,7 @@ from django.db.models import F
 from flows.engine.errors import InputError, Problem, ProblemsError
 from flows.engine.model_calls import check_model_calls, resolve_spec
 from flows.engine.redaction import find_marks, redact_input
-from flows.engine.running import check_input
+from flows.engine.schemas import parse_input
 from flows.engine.spec import FlowSpec, ModelSettings
 from flows.models import Flow, FlowVersion
 from flows.providers import build_providers, default_model_settings, is_simulated_flow
@@ -97,7 +97,7 @@ def submit_run(
     validate_labels(order.labels)
     validate_metadata(order.metadata)
     shared = _SharedValues.resolve(flow, options)
-    return store_runs([shared.build_run(order, shared.check_input(input))])[0]
+    return store_runs([shared.build_run(order, shared.parse_input(input))])[0]
 
 
 def submit_runs(*, flow: Flow, orders: Sequence[RunOrder], **options: Unpack[SubmitOptions]) -> list[Run]:
@@ -117,7 +117,7 @@ def prepare_runs(*, flow: Flow, orders: Sequence[RunOrder], **options: Unpack[Su
     for index, order in enumerate(orders):
         found = list(_find_problems(order))
         try:
-            input = shared.check_input(order.input)
+            input = shared.parse_input(order.input)
         except InputError as error:
             found += [Problem(f"/input{problem.path}", problem.message) for problem in error.problems]
         if found:
@@ -268,11 +268,11 @@ class _SharedValues:
         }
         return cls(spec.input_schema, spec.redact, values)
 
-    def check_input(self, input: Any) -> dict[str, Any]:
+    def parse_input(self, input: Any) -> dict[str, Any]:
         """An input as it is stored. Raises ``InputError``, also for one that was redacted before."""
         if marks := find_marks(self.redact, input):
             raise InputError(marks)
-        return check_input(input, self.input_schema)
+        return parse_input(input, self.input_schema)
 
     def build_run(self, order: RunOrder, input: dict[str, Any]) -> Run:
         """A run that is not stored yet. ``input`` is that of the order, checked."""

@@ -10,10 +10,9 @@ from datetime import timedelta
 from typing import Any
 
 from flows.engine.clock import Clock, SystemClock
-from flows.engine.errors import FlowWarning, InputError, Problem
+from flows.engine.errors import FlowWarning
 from flows.engine.execution import DEFAULT_CALL_TIMEOUT, Execution, NullRecorder, Pricing, Recorder
 from flows.engine.history import History
-from flows.engine.json_values import clean_value, describe_type
 from flows.engine.plugin_calls import copy_json
 from flows.engine.plugins import Registry
 from flows.engine.plugins import registry as default_registry
@@ -21,7 +20,7 @@ from flows.engine.pricing import price_usage
 from flows.engine.providers import ModelClient, find_providers
 from flows.engine.redaction import Redactor
 from flows.engine.result import RunResult
-from flows.engine.schemas import compile_schema
+from flows.engine.schemas import parse_input
 from flows.engine.spec import FlowSpec, ModelSettings
 from flows.engine.spec_check import find_warnings, prepare_spec
 from flows.engine.time_limits import DEFAULT_PLUGIN_TIMEOUT
@@ -82,7 +81,7 @@ async def run_flow(
         track_usage=include_token_usage or has_budget,
     )
     # A copy: what the caller does with its own input changes no history.
-    history = History.begin(copy_json(check_input(input, spec.input_schema)), run_id=uuid.uuid4().hex)
+    history = History.begin(copy_json(parse_input(input, spec.input_schema)), run_id=uuid.uuid4().hex)
     end = await execution.execute(history)
     assert end.finish is not None, "an execution without should_stop ends with a finish"
     return RunResult.of(
@@ -92,26 +91,6 @@ async def run_flow(
         include_all_attempts=include_all_attempts,
         include_token_usage=include_token_usage,
     )
-
-
-def check_input(input: Any, schema: dict[str, Any] | None) -> dict[str, Any]:
-    """The input of a run as it can be stored, with the numbers that ``schema`` names: expressions don't mix the two.
-
-    Raises ``InputError`` with all that is wrong with it.
-    """
-    try:
-        cleaned = clean_value(input)
-    except ValueError as error:
-        raise InputError([Problem("", str(error))]) from error
-    if not isinstance(cleaned.value, dict):
-        raise InputError([Problem("", f"The input must be a JSON object, got {describe_type(cleaned.value)}.")])
-    if cleaned.problems:
-        raise InputError(cleaned.problems)
-    if schema is None:
-        return cleaned.value
-    compiled = compile_schema(schema)
-    compiled.validate_input(cleaned.value)
-    return compiled.coerce_numbers(cleaned.value)  # type: ignore[no-any-return]  # a map stays a map
 
 
 def run_flow_sync(flow: FlowSpec, input: dict[str, Any], **options: Any) -> RunResult:

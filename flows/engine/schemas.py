@@ -126,6 +126,26 @@ def _compile(text: str) -> CompiledSchema:
     return CompiledSchema(schema, build_validator(schema).is_valid, '"number"' in text or '"integer"' in text)
 
 
+def parse_input(input: Any, schema: dict[str, Any] | None) -> dict[str, Any]:
+    """The input of a run as it can be stored, with the numbers that ``schema`` names: expressions don't mix the two.
+
+    Raises ``InputError`` with all that is wrong with it.
+    """
+    try:
+        cleaned = clean_value(input)
+    except ValueError as error:
+        raise InputError([Problem("", str(error))]) from error
+    if not isinstance(cleaned.value, dict):
+        raise InputError([Problem("", f"The input must be a JSON object, got {describe_type(cleaned.value)}.")])
+    if cleaned.problems:
+        raise InputError(cleaned.problems)
+    if schema is None:
+        return cleaned.value
+    compiled = compile_schema(schema)
+    compiled.validate_input(cleaned.value)
+    return compiled.coerce_numbers(cleaned.value)  # type: ignore[no-any-return]  # a map stays a map
+
+
 def _coerce(value: Any, node: Any, root: dict[str, Any]) -> Any:
     """``value``, a container or a number, with the numbers that the schema ``node`` names.
 

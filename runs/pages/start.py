@@ -15,7 +15,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from flows.engine.errors import InputError, Problem, SpecError
 from flows.engine.json_values import dump_json, parse_object
-from flows.engine.running import check_input
+from flows.engine.schemas import parse_input
 from flows.models import Flow, FlowVersion
 from runs.filter_fields import parse_run_number
 from runs.formatting import format_budget
@@ -189,7 +189,7 @@ class StartForm:
                 return None
             if self.option_problems:
                 # All problems are shown together.
-                check_input(value, self.schema)
+                parse_input(value, self.schema)
                 return None
             user = request.user if request.user.pk else None
             version = None if self.is_live else self.version

@@ -19,8 +19,7 @@ from flows.engine.judging import clean_output, judge_output
 from flows.engine.plugins import Registry
 from flows.engine.prompt import build_request
 from flows.engine.providers import UnsupportedCallError
-from flows.engine.running import check_input
-from flows.engine.schemas import compile_schema
+from flows.engine.schemas import compile_schema, parse_input
 from flows.engine.spec import AuditSpec, FlowSpec, StepSpec
 from flows.engine.time_limits import Deadline, TimeBudget
 from flows.providers import build_providers
@@ -165,7 +164,7 @@ def try_on_run(spec: FlowSpec, index: int, run: Run, history: History, *, feedba
         raise TrialError("after_attempt", f"Run {run.pk} has no attempt {feedback_count} of step {index}.")
     value, notes = history.initial_input, list(_compare_steps(run, spec, index))
     try:
-        value = check_input(value, spec.input_schema)
+        value = parse_input(value, spec.input_schema)
     except InputError as error:
         notes.append(f"The run's input doesn't fit the input schema as it is now. {_describe(error)}")
     before = History(history.run_id, ((initial_attempt(value),), *history.steps[1:index]))
@@ -181,7 +180,7 @@ def try_on_values(
     ``SpecError`` for a schema that can't be used.
     """
     try:
-        attempts = [initial_attempt(check_input(clean_value(input).value, spec.input_schema))]
+        attempts = [initial_attempt(parse_input(clean_value(input).value, spec.input_schema))]
     except InputError as error:
         raise TrialError("input", f"The input doesn't fit the input schema. {_describe(error)}") from None
     notes = []

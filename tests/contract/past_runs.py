@@ -14,7 +14,7 @@ from flows.engine.errors import FlowWarning, InputError, SpecError
 from flows.engine.history import Attempt, History
 from flows.engine.planner import Finish
 from flows.engine.redaction import Redactor
-from flows.engine.running import check_input
+from flows.engine.schemas import parse_input
 from flows.engine.spec import FailAt, FlowSpec, ModelSettings, OnExhausted, StepSpec
 from flows.engine.spec_check import prepare_spec
 from tests.contract.engine_net import MAX_RECORDS, NOON, REGISTRY, CrashError, Net, build_execution, recover
@@ -51,7 +51,7 @@ async def make_past_run(seed: int, number: int, *, is_plain: bool = False) -> Pa
                 steps = tuple(step.model_copy(update={"time_limit": None}) for step in spec.steps)
                 spec = spec.model_copy(update={"redact": (), "time_limit": None, "steps": steps})
             spec = prepare_spec(spec, registry=REGISTRY, defaults=defaults, providers=Net(case).providers)
-            given = check_input(case["input"], spec.input_schema)
+            given = parse_input(case["input"], spec.input_schema)
         except (SpecError, InputError):
             return None
     spec = spec.with_limits(token_budget=case["run"]["token_budget"])
