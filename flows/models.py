@@ -116,6 +116,14 @@ class Flow(models.Model):
         self.live_version = version
         self.save(update_fields=["live_version", "updated_at"])
 
+    def set_archived(self, is_archived: bool) -> str:
+        """Archive or unarchive the flow, and give the line for its history, empty if nothing changed."""
+        if self.is_archived == is_archived:
+            return ""
+        self.is_archived = is_archived
+        self.save(update_fields=["is_archived", "updated_at"])
+        return "Archived." if is_archived else "Unarchived."
+
 
 class FlowVersionQuerySet(models.QuerySet["FlowVersion"]):
     def delete(self) -> tuple[int, dict[str, int]]:

@@ -72,10 +72,8 @@ def list_urls(flow_admin: FlowAdmin) -> list[URLPattern]:
 def _set_archived(flow_admin: FlowAdmin, request: HttpRequest, flow_id: int, *, is_archived: bool) -> HttpResponse:
     with transaction.atomic():
         flow = get_object_or_404(Flow.objects.select_for_update(), pk=flow_id)
-        if flow.is_archived != is_archived:
-            flow.is_archived = is_archived
-            flow.save(update_fields=["is_archived", "updated_at"])
-            flow_admin.log_change(request, flow, "Archived." if is_archived else "Unarchived.")
+        if message := flow.set_archived(is_archived):
+            flow_admin.log_change(request, flow, message)
     if is_archived:
         messages.success(request, f"“{flow}” is archived: no new runs can be started. Runs in progress continue.")
     else:

@@ -231,12 +231,12 @@ class FlowStates(ApiView):
     @_operation("POST flows/<slug:name>/archive", "Archive a flow", CHANGE_FLOWS, parameters=[IF_MATCH])
     def archive_flow(self, request: Request, name: str, body: Nothing) -> Flow:
         """No new runs can be started; runs under way go on, and history stays."""
-        return change_flow(request, name, lambda flow: _set_archived(flow, True))
+        return change_flow(request, name, lambda flow: flow.set_archived(True))
 
     @_operation("POST flows/<slug:name>/take-out", "Unarchive a flow", CHANGE_FLOWS, parameters=[IF_MATCH])
     def take_flow_out(self, request: Request, name: str, body: Nothing) -> Flow:
         """New runs can be started again."""
-        return change_flow(request, name, lambda flow: _set_archived(flow, False))
+        return change_flow(request, name, lambda flow: flow.set_archived(False))
 
     @_operation("GET flows/<slug:name>/settings", "Get the settings of a flow", READ_FLOWS, parameters=[ETAG])
     def get_flow_settings(self, request: Request, name: str) -> Annotated[Response, FlowSettings]:
@@ -265,14 +265,6 @@ class FlowStates(ApiView):
         # As it will be read: an amount has as many places as its column.
         flow.refresh_from_db()
         return _answer_settings(flow)
-
-
-def _set_archived(flow: FlowRow, is_archived: bool) -> str:
-    if flow.is_archived == is_archived:
-        return ""
-    flow.is_archived = is_archived
-    flow.save(update_fields=["is_archived", "updated_at"])
-    return "Archived." if is_archived else "Unarchived."
 
 
 def _change_settings(request: Request, flow: FlowRow, body: ChangedSettings) -> None:
