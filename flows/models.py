@@ -15,6 +15,7 @@ from django.core.validators import BaseValidator, MaxValueValidator, MinValueVal
 from django.db import models, transaction
 from django.db.models.functions import Now
 
+from flows.engine.errors import SpecError
 from flows.engine.spec import (
     COST_PLACES,
     MAX_COST_BUDGET,
@@ -184,8 +185,16 @@ class FlowVersion(models.Model):
 
     @cached_property
     def flow_spec(self) -> FlowSpec:
-        """The definition as the engine wants it."""
+        """The definition as the engine wants it. Raises ``SpecError`` if this release can't read it."""
         return FlowSpec.from_document(self.spec)
+
+    @property
+    def readable_spec(self) -> FlowSpec | None:
+        """``flow_spec``; None if this release can't read it."""
+        try:
+            return self.flow_spec
+        except SpecError:
+            return None
 
 
 class FlowDraft(models.Model):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from flows.admin.version_rows import UNREADABLE, read_spec
+from flows.admin.version_rows import UNREADABLE
 from flows.engine.differences import Change, ChangeKind, Subject, compare_specs
 from flows.engine.spec import FlowSpec
 from flows.models import FlowVersion
@@ -61,7 +61,7 @@ def load_conflict(flow: Flow, spec: FlowSpec, base_number: int) -> Conflict | No
 
 def _compare(old: FlowVersion, new: FlowVersion | FlowSpec) -> list[Change]:
     """What differs; a note alone where a version can't be read by this installation."""
-    before, after = read_spec(old), new if isinstance(new, FlowSpec) else read_spec(new)
+    before, after = old.readable_spec, new if isinstance(new, FlowSpec) else new.readable_spec
     if before is not None and after is not None:
         return compare_specs(before, after)
     unreadable = old if isinstance(new, FlowSpec) or before is None else new

@@ -12,7 +12,6 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 
 from flows.admin.access import require_permission
-from flows.admin.version_rows import read_spec
 from flows.engine.differences import compare_specs
 from flows.models import Flow
 
@@ -36,7 +35,7 @@ def list_urls(flow_admin: Any) -> list[URLPattern]:
                 return HttpResponseRedirect(reverse("admin:flows_flow_change", args=[flow.pk]))
         context = {**flow_admin.admin_site.each_context(request), "title": "Make live", "opts": flow_admin.opts}
         context["prediction"] = flow_admin.load_prediction(request, version)
-        before, after = flow.live_version and read_spec(flow.live_version), read_spec(version)
+        before, after = flow.live_version and flow.live_version.readable_spec, version.readable_spec
         if before and after:
             context["changes"] = compare_specs(before, after)
         return TemplateResponse(

@@ -13,7 +13,7 @@ from django.shortcuts import get_object_or_404
 from django.urls import reverse
 
 from flows.admin.posted_json import read_note
-from flows.admin.version_rows import describe_new_version, list_versions, read_spec, render_page
+from flows.admin.version_rows import describe_new_version, list_versions, render_page
 from flows.engine.differences import compare_specs
 from flows.engine.errors import Problem, SpecError
 from flows.engine.spec import FlowSpec
@@ -46,7 +46,7 @@ class _Restoring:
 
     def make_context(self) -> dict[str, Any]:
         """What the page shows."""
-        latest = read_spec(self.latest)
+        latest = self.latest.readable_spec
         then = self.version.spec.get("name")
         return {
             "version": self.version,

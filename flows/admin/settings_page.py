@@ -15,7 +15,6 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 
 from flows.admin.access import require_permission
-from flows.admin.version_rows import read_spec
 from flows.engine.spec_check import find_price_warnings
 from flows.models import FLOW_SETTINGS, Flow
 from flows.providers import build_providers
@@ -112,7 +111,7 @@ def _save(flow_admin: FlowAdmin, request: HttpRequest, flow: Flow, form: FlowSet
     flow.save(update_fields=[*changed, "updated_at"])
     flow_admin.log_change(request, flow, f"Changed limits: {', '.join(changes)}.")
     messages.success(request, "Saved. The settings hold at once; they make no version.")
-    spec = read_spec(flow.live_version) if flow.live_version is not None else None
+    spec = flow.live_version.readable_spec if flow.live_version is not None else None
     if flow.total_cost_budget is not None and spec is not None:
         for warning in find_price_warnings(spec, settings.TOOLFLOW_MODEL, build_providers()):
             messages.warning(request, warning)

@@ -19,7 +19,7 @@ from django.urls import URLPattern, path, reverse
 from flows.admin.access import require_permission
 from flows.admin.posted_json import parse_number
 from flows.admin.uploads import Upload, describe_import, find_obstacle
-from flows.admin.version_rows import UNREADABLE, read_spec
+from flows.admin.version_rows import UNREADABLE
 from flows.engine.differences import compare_specs
 from flows.flow_file import SCHEMA_PATH, render_flow
 from flows.models import Flow, FlowVersion
@@ -50,7 +50,7 @@ def download_flow(site: AdminSite, request: HttpRequest, /, flow_id: int) -> Htt
     flow = get_object_or_404(Flow, pk=flow_id)
     number = request.GET.get("version", "")
     version, problem = _fetch_version(flow, number)
-    spec = read_spec(version) if version is not None else None
+    spec = version.readable_spec if version is not None else None
     if version is not None and spec is None:
         problem = UNREADABLE.format(version.number)
     if spec is None:
@@ -81,7 +81,7 @@ def download_flows(site: AdminSite, request: HttpRequest, /) -> HttpResponseBase
     written, skipped = [], []
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as files:
         for version in latest.iterator(50):
-            spec = read_spec(version)
+            spec = version.readable_spec
             if spec is None:
                 skipped.append(UNREADABLE.format(f"{version.number} of “{version.flow}”"))
                 continue
@@ -160,7 +160,7 @@ def _import(site: AdminSite, request: HttpRequest, upload: Upload) -> dict[str, 
 
 def _describe_plan(request: HttpRequest, plan: LoadPlan) -> dict[str, Any]:
     obstacle = find_obstacle(request, plan)
-    before = read_spec(plan.latest) if plan.latest is not None and not obstacle else None
+    before = plan.latest.readable_spec if plan.latest is not None and not obstacle else None
     return {
         "plan": plan,
         "obstacle": obstacle,

@@ -15,7 +15,7 @@ from django.urls import URLPattern, path
 from flows.admin.access import require_permission
 from flows.admin.posted_json import parse_number
 from flows.admin.restore_page import show_restoring
-from flows.admin.version_rows import UNREADABLE, list_versions, make_rows, read_spec, render_page, summarise_versions
+from flows.admin.version_rows import UNREADABLE, list_versions, make_rows, render_page, summarise_versions
 from flows.engine.differences import compare_specs
 from flows.models import Flow
 
@@ -69,7 +69,7 @@ def show_difference(site: AdminSite, request: HttpRequest, /, flow_id: int) -> H
     found = {version.number: version for version in list_versions(flow).filter(number__in=set(map(int, chosen)))}
     old, new = (found[int(number)] for number in chosen)
     context["old"], context["new"] = make_rows(site, request, flow, [old, new])
-    before, after = read_spec(old), read_spec(new)
+    before, after = old.readable_spec, new.readable_spec
     if before is None or after is None:
         context["problem"] = UNREADABLE.format((old if before is None else new).number)
     else:

@@ -15,8 +15,6 @@ from django.utils.html import format_html
 
 from flows.admin.version_admin import FlowVersionAdmin, RunCount
 from flows.engine.differences import compare_specs, summarise_changes
-from flows.engine.errors import SpecError
-from flows.engine.spec import FlowSpec
 from flows.models import Flow, FlowVersion
 
 UNREADABLE = "The definition of version {} can't be read by this version of ToolFlow."
@@ -36,14 +34,6 @@ class VersionRow:
 def list_versions(flow: Flow) -> QuerySet[FlowVersion]:
     """The versions of a flow with their authors, the newest first."""
     return FlowVersion.objects.filter(flow=flow).select_related("created_by").order_by("-number")
-
-
-def read_spec(version: FlowVersion) -> FlowSpec | None:
-    """The definition of a version; None if this installation can't read it."""
-    try:
-        return version.flow_spec
-    except SpecError:
-        return None
 
 
 def make_rows(
@@ -68,7 +58,7 @@ def make_rows(
 
 def summarise_versions(versions: Sequence[FlowVersion]) -> dict[int, str]:
     """What each version changed against the next one in the list, by its key; the last one has nothing before it."""
-    specs = [read_spec(version) for version in versions]
+    specs = [version.readable_spec for version in versions]
     summaries = {}
     for version, spec, before in zip(versions, specs, [*specs, None][1:], strict=True):
         if spec is None:

@@ -16,7 +16,7 @@ from flows.admin.access import require_permission
 from flows.admin.document_check import check_document, fetch_target
 from flows.admin.flow_admin import FlowAdmin
 from flows.admin.posted_json import PostedError, get_number, get_text, read_posted_json, refuse_unreadable
-from flows.engine.errors import Problem, SpecError
+from flows.engine.errors import Problem
 from flows.engine.history import Issue, Outcome
 from flows.engine.judging import is_judged_in_python
 from flows.engine.judging_process import BusyError
@@ -132,11 +132,8 @@ def savings_view(request: HttpRequest) -> JsonResponse:
     posted = read_posted_json(request)
     flow_id, name = get_number(posted, "flow", most=2**31 - 1), get_text(posted, "step")
     version = FlowVersion.objects.filter(flow=flow_id).select_related("flow").first()
-    try:
-        steps = version.flow_spec.steps if version else ()
-    except SpecError:
-        steps = ()
-    step = next((step for step in steps if step.name == name), None)
+    spec = version.readable_spec if version else None
+    step = next((step for step in spec.steps if step.name == name), None) if spec else None
     if version is None or step is None or step.is_local:
         return JsonResponse({})
     return JsonResponse(describe_savings(step, load_past_tries(version.flow, name)))

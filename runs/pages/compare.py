@@ -11,9 +11,7 @@ from django.shortcuts import render
 from django.utils import timezone
 
 from flows.engine.differences import compare_specs, summarise_changes
-from flows.engine.errors import SpecError
 from flows.engine.history import TokenUsage
-from flows.engine.spec import FlowSpec
 from runs.filter_fields import parse_run_number
 from runs.formatting import format_count
 from runs.history.output_diff import compare_outputs
@@ -34,7 +32,7 @@ def compare_runs(first: Run, second: Run, now: datetime, view: View = View.TEXT)
     ``changes`` of the definition are None for runs of one version, and where one of both can't be read.
     """
     old, new = runs = sorted((first, second), key=lambda run: (run.created_at, run.pk))
-    specs = [_read_spec(run) for run in runs]
+    specs = [run.version.readable_spec for run in runs]
     removed = [f"#{run.pk}" for run in runs if run.outputs_removed_at is not None]
     compared_input, sentence = None, ""
     if removed:
@@ -75,13 +73,6 @@ def compare_runs(first: Run, second: Run, now: datetime, view: View = View.TEXT)
         "changes_summary": summary,
         "steps": compare_steps(runs, specs, view),
     }
-
-
-def _read_spec(run: Run) -> FlowSpec | None:
-    try:
-        return run.version.flow_spec
-    except SpecError:
-        return None
 
 
 @require_viewer

@@ -13,7 +13,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
-from flows.engine.errors import InputError, Problem, SpecError
+from flows.engine.errors import InputError, Problem
 from flows.engine.json_values import dump_json, parse_object
 from flows.engine.schemas import parse_input
 from flows.models import Flow, FlowVersion
@@ -295,7 +295,7 @@ def start_run(request: HttpRequest, flow_name: str) -> HttpResponse:
     source = _fetch_source(request, flow, asked.get("from", ""), notes)
     found = _fetch_version(flow, asked.get("version", ""), notes)
     version = found or flow.live_version
-    if flow.is_archived or version is None or not _can_parse(version):
+    if flow.is_archived or version is None or version.readable_spec is None:
         return _refuse(request, flow, version, notes)
     form = StartForm(flow, version, source, notes)
     if not is_sent:
@@ -306,7 +306,7 @@ def start_run(request: HttpRequest, flow_name: str) -> HttpResponse:
         form.switch_view()
     elif "take" in request.POST:
         taken = _fetch_version(flow, request.POST["take"], notes)
-        if taken and not _can_parse(taken):
+        if taken and taken.readable_spec is None:
             notes.append(f"This release of ToolFlow can’t read version {taken.number}.")
         elif taken:
             form.take_version(taken)
@@ -356,14 +356,6 @@ def _fetch_version(flow: Flow, text: str, notes: list[str]) -> FlowVersion | Non
         live = f" The form is for the live version, {flow.live_version.number}." if flow.live_version else ""
         notes.append(f"This flow has no version {text[:20]}.{live}")
     return version
-
-
-def _can_parse(version: FlowVersion) -> bool:
-    """Whether this release understands the definition."""
-    try:
-        return bool(version.flow_spec)
-    except SpecError:
-        return False
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
