@@ -4,6 +4,7 @@ from django.urls import path
 
 from runs.pages import (
     account,
+    api_tokens,
     audit_log,
     backtests,
     bulk,
@@ -80,6 +81,6 @@ urlpatterns = [
     path("trail/export.csv", audit_log.export_audit_log, name="trail-export"),
     path("account/", account.show_account, name="account"),
     path("account/sessions/end/", account.end_sessions, name="end-sessions"),
-    path("tokens/", account.show_tokens, name="tokens"),
-    path("tokens/<str:key>/revoke/", account.revoke, name="token-revoke"),
+    path("tokens/", api_tokens.show_tokens, name="tokens"),
+    path("tokens/<str:key>/revoke/", api_tokens.revoke, name="token-revoke"),
 ]
