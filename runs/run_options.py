@@ -107,9 +107,9 @@ def validate_labels(labels: Sequence[str]) -> None:
 
 
 def list_lasting_labels(labels: Sequence[str]) -> list[str]:
-    """The labels that a run hands on to one that repeats it: not that of the bulk action which started it.
+    """The labels that a re-run inherits: all but the label of the bulk action that started the run.
 
-    That one finds what this action started, and counts beside those that a run may be given.
+    Only runs of that bulk action have its label, and it doesn't count towards the labels that a run may be given.
     """
     return [label for label in labels if not _OF_BULK_ACTION.fullmatch(label)]
 

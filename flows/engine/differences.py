@@ -30,7 +30,7 @@ MAX_SUMMARY_LENGTH = 100
 _MAX_COMPARED = 10_000
 """Items, old and new, between their common ends that ``difflib`` compares (2 s at worst); more differ wholly."""
 _MAX_PAIRS = 200_000
-"""Pairs of equal items, old and new, that it looks at one by one; above that it passes over those that abound."""
+"""Pairs of equal items that ``difflib`` looks at one by one; with more pairs it ignores very frequent items."""
 _MAX_MARKED = 4_000
 """Words of two lines that are compared with each other."""
 _MIN_IN_COMMON = 0.3

@@ -50,7 +50,7 @@ SAVINGS_PER_MINUTE = 60
 MAX_ISSUES = 2
 """Issues of one attempt that are shown."""
 MAX_NAMES = 3
-"""Of what found issues, where they are told in a line."""
+"""Audits that one line names."""
 MAX_UNFOLDED = 5
 """Attempts that would change and are not folded."""
 BUSY = "Busy: other outputs are being judged."

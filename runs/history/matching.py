@@ -82,9 +82,9 @@ class Sighting:
     number: int
     finding: Finding
     origin: Sighting | None = None
-    """Of one that persisted: where it was found first since it came or returned."""
+    """If the issue persisted: where it first appeared, or appeared again after a fix."""
     fixed_before: int | None = None
-    """Of one that returned: the attempt that had fixed it."""
+    """If the issue returned: the attempt in which it was gone."""
     fixed_by: int | None = None
     """The attempt that fixed it after this one."""
     found_again: Sighting | None = None
@@ -164,7 +164,7 @@ def trace_findings(attempts: Sequence[JudgedAttempt], find_moves: FindMoves) -> 
 
 
 def _settle(known: Iterable[Track], attempt: JudgedAttempt, gone: dict[Hashable, list[Track]]) -> list[Track]:
-    """Say of tracks what it means that ``attempt`` does not have them; gives those that are not ``gone`` with it."""
+    """Mark the tracks that ``attempt`` fixed and move them to ``gone``; returns the tracks that are still open."""
     left = []
     for track in known:
         last = track.last
@@ -186,7 +186,7 @@ def _bring_back(
     candidates = [track for fingerprint in wanted for track in gone.pop(fingerprint)]
     candidates.sort(key=lambda track: (-(track.last.fixed_by or 0), track.place))
     left = _pair(candidates, findings, number)
-    # Those that found nobody are gone as they were.
+    # Tracks without a finding of their own stay gone.
     for track in candidates:
         if track.last.number == number:
             known.append(track)

@@ -157,7 +157,7 @@ class Ledger:
         }
 
     def _find_capacity(self, limit: Limit, owner: str, now: float) -> Capacity:
-        """What is left with what was added since, and without what others hold."""
+        """What a limit leaves to ``owner`` now: refilled since the last level, less what other owners hold."""
         level = self._levels.get(str(limit.id), {})
         elapsed = now - level.get("as_of", now)
         calls = limit.calls_in_flight

@@ -135,7 +135,7 @@ class BulkAction(LongWork):
 
     @property
     def label(self) -> str:
-        """What the runs that it starts are found by."""
+        """The label of the runs that the action starts."""
         return f"bulk-{self.pk}"
 
     @property

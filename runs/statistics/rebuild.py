@@ -82,7 +82,7 @@ def _batch_counted(flow: Flow, first: date) -> Iterator[list[int]]:
 
 
 def _correct(stored: QuerySet[DailyCounts], counted: dict[Key, DailyCounts], rebuilt: Rebuilt) -> None:
-    """Store what was counted, where it is not what is stored."""
+    """Replace stored rows that differ from the recount."""
     before = {build_key(row): row for row in stored}
     names = VALUE_NAMES[stored.model]
     wrong = [
