@@ -36,7 +36,7 @@ class LoadPlan:
 
     @property
     def number(self) -> int:
-        """Of the version that is the flow's latest afterwards."""
+        """The number of the flow's latest version afterwards."""
         if self.latest is None:
             return 1
         return self.latest.number if self.is_unchanged else self.latest.number + 1

@@ -15,7 +15,7 @@ _UNCONVERTED_FIELDS = (models.CharField, models.TextField, models.IntegerField, 
 """Fields whose values the drivers take without conversion."""
 
 MAX_PARAMETERS = 30_000
-"""Of one statement: SQLite takes 32,766 unless it is built otherwise, PostgreSQL 65,535."""
+"""Parameters of one statement: SQLite takes 32,766 by default, PostgreSQL 65,535."""
 
 _Columns = list[tuple[str, Any]]
 """Names of fields, each with the field where its values need a conversion."""

@@ -26,7 +26,7 @@ MAX_RUNS = 100
 FIRST_RUNS = 10
 """In the first transaction of a drain."""
 MAX_SECONDS = 0.1
-"""Of one transaction, about: a batch that took longer is followed by smaller ones. Claims and leases wait for it."""
+"""What one transaction should take, as claims and leases wait for it; after a longer one batches get smaller."""
 INTERVAL = 1.0
 """Seconds between batches."""
 BUSY_RATIO = 3

@@ -28,7 +28,7 @@ from flows.models import Flow
 from flows.plugin_use import AUDIT, FUNCTION, KINDS, OUTPUT_TYPE, FlowUse, fetch_flow_uses, find_missing_names
 
 USES_SHOWN = 30
-"""Of one plug-in; if there are more, only their number is shown."""
+"""Uses of one plug-in that are listed; the others are counted."""
 FINGERPRINT_SHOWN = 8
 """Characters."""
 

@@ -12,7 +12,7 @@ from flows.engine.json_values import parse_object
 from flows.publishing import NOTE_LENGTH
 
 MAX_BYTES = 256 * 1024
-"""Of one request."""
+"""Size of the body of a request."""
 
 
 class PostedError(ValueError):

@@ -185,7 +185,7 @@ class BacktestResult:
     reasons: Mapping[BacktestReason, int] = field(default_factory=dict)
     """How many runs history does not answer fully, by reason."""
     audits: tuple[AuditChange, ...] = ()
-    """Of the audits that fired, by step and name."""
+    """Changes of the audits that fired, by step and name."""
 
     @classmethod
     def of(cls, runs: Iterable[RunBacktest]) -> Self:

@@ -47,7 +47,7 @@ class Scope:
         self._variables = variables
         self._context = cel.Context(functions=IMPLEMENTATIONS)
         self._measures: dict[str, tuple[int, int]] = {}
-        """Of the variables that the context holds."""
+        """Sizes of the variables in the context."""
 
     def evaluate(
         self,

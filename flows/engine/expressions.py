@@ -22,7 +22,7 @@ from flows.engine.json_values import find_line
 
 MAX_LENGTH = 4_000
 MAX_INLINE_ROUNDS = 20_000
-"""Of the innermost loop of an expression that is evaluated in this process."""
+"""Rounds of the innermost loop of an expression that is evaluated in this process."""
 MAX_INLINE_COPIED = 500_000
 """Values that the loops of such an expression may copy: 50 to 150 ms at most, and most take far less."""
 
@@ -98,7 +98,7 @@ class Work:
     copies: list[int] = field(default_factory=list)
     """For each copy of the variables, how many loops go around it."""
     depth: int = 0
-    """Of the loops inside each other."""
+    """How deep loops are nested."""
     growth: int = 1
     """How many times larger than the variables a result of ``map`` can be."""
     listed: int = 1

@@ -37,7 +37,7 @@ class StepResult(BaseModel):
     attempts: tuple[Attempt, ...]
     """All attempts, or only the final one if the result was asked for without the others."""
     usage: TokenUsage | None = None
-    """Of all attempts, whether they are carried or not; None if usage is not tracked."""
+    """Usage of all attempts, also of those left out here; None if usage is not tracked."""
     accepted: int | None = None
     """The number of the attempt that was accepted as the step's best though it did not pass."""
 
@@ -174,7 +174,7 @@ class RunResult(BaseModel):
 
     @property
     def usage(self) -> TokenUsage | None:
-        """Of all attempts of the run; None if usage is not tracked."""
+        """Usage of all attempts of the run; None if usage is not tracked."""
         usages = [step.usage for step in self.steps if step.usage is not None]
         return sum_usage(usages) if usages else None
 

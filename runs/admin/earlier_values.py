@@ -40,9 +40,9 @@ from runs.try_out.trial import begin_time_budget, find_audited_output
 MAX_RUNS_OFFERED = 10
 MAX_REQUESTS_PER_MINUTE = 120
 MAX_PARTS = 300
-"""Of the tree of one variable."""
+"""Nodes in the tree of one variable."""
 MAX_STEP_PARTS = 100
-"""Of the tree of each step in ``steps``."""
+"""Nodes in the tree of each step in ``steps``."""
 MAX_ELEMENTS = 5
 """Elements of a list that are shown: the others are much like them."""
 MAX_TEXT_LENGTH = 100

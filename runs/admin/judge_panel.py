@@ -44,9 +44,9 @@ from runs.try_out.rejudging import (
 )
 
 REQUESTS_PER_MINUTE = 240
-"""Of one user: more than anybody types."""
+"""Requests of one user; nobody types that fast."""
 SAVINGS_PER_MINUTE = 60
-"""Of one user: the editor asks once for each step that is shown."""
+"""Requests of one user; the editor sends one for each step that it shows."""
 MAX_ISSUES = 2
 """Issues of one attempt that are shown."""
 MAX_NAMES = 3

@@ -148,7 +148,7 @@ class Position(NamedTuple):
 
     run_id: int
     revision: int = 0
-    """Of the run; 0 before its first document."""
+    """The revision of the run; 0 before its first document."""
     step: int = 0
     number: int = 0
     """The last attempt that was sent; zeros for none."""

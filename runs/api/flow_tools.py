@@ -127,7 +127,7 @@ class Verdict(TriedStep):
 
 _operation = partial(operation, tag="Flows")
 MAX_TRIES_PER_MINUTE = 60
-"""Of one user, together with those in the editor: expressions and plug-ins may take long."""
+"""Try-outs of one user, in the editor and here together: expressions and plug-ins may take long."""
 
 
 class FlowTools(ApiView):

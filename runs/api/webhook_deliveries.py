@@ -130,7 +130,7 @@ class DeliveryQuery(RowPaging):
 
 
 MAX_SHOWN_TRIES = 50
-"""Of a delivery, the latest; it has eight unless it is sent again."""
+"""The latest tries of a delivery that are listed; it has at most eight unless it is sent again."""
 _operation = partial(operation, tag="Webhooks")
 SENT = {202: OpenApiResponse(WholeDelivery, "It will be sent shortly.")}
 

@@ -15,7 +15,7 @@ from runs.models import Backtest, DailyRuns, Run, WorkState
 MIN_RUNS = 10
 """Runs of a version before anything is said of what came."""
 MAX_SHARE_RUNNING = 0.1
-"""Of runs in progress beside those that are counted: runs without retries are the first to end."""
+"""Share of runs that may still be in progress: runs without retries end first and would distort the figures."""
 
 
 def load_prediction(version: FlowVersion) -> dict[str, Any] | None:

@@ -187,7 +187,7 @@ def describe_saved(totals: KindTotals) -> str:
 
 
 def describe_open(totals: KindTotals) -> str:
-    """Of how many runs that end a step sooner history can't say how they end; empty for none."""
+    """How many of the runs that end a step sooner have an end that history can't tell; empty for none."""
     return f", {format_count(totals.open)} of them with an open end" if totals.open else ""
 
 

@@ -30,7 +30,7 @@ PREVIEW_WINDOWS = 5
 EXAMPLES = 10
 _BATCH_SIZE = 5_000
 STATUSES = {BulkKind.CANCEL: (RunStatus.QUEUED, RunStatus.RUNNING), BulkKind.RUN_AGAIN: ENDED}
-"""Of the runs to which an action does something."""
+"""Statuses of the runs that an action affects."""
 
 
 def request_bulk_action(

@@ -52,7 +52,7 @@ class Mark:
 
     @property
     def id(self) -> str:
-        """Of the badge of this issue beside the value: the same in every view, so that links to it stay true."""
+        """The id of the issue’s badge beside the value: the same in every view, so that links keep working."""
         return f"{self.issue_id}-at"
 
     @property
@@ -122,7 +122,7 @@ class Line:
     """JSON pointer of what begins on this line; None on lines of plain text and on closing brackets."""
     tail: str = ""
     holds: str = ""
-    """Of a line that opens an object or a list that can be folded: what is in it, ``5 items``."""
+    """What an object or list holds that this line opens and that can be folded: ``5 items``."""
     closes: bool = False
     """Whether it ends what can be folded."""
     number: int = 0

@@ -11,7 +11,7 @@ from flows.engine.differences import compare_sequences, find_increasing
 from flows.engine.json_values import format_pointer, parse_pointer
 
 _MAX_PAIRS = 2_500
-"""Of so many candidates the likeness is computed; beyond that items are paired by their order."""
+"""Candidates whose likeness is computed; beyond that items are paired by their order."""
 
 _MIN_LIKENESS = 0.4
 _NAMES = ("id", "key", "name", "title", "code")

@@ -32,8 +32,8 @@ from runs.models import Run
 from runs.pages.badges import STATES, IssueCounts, list_counts
 
 MAX_READ_BYTES = 150_000
-"""Of a step's stored outputs that are read only to be compared. Items of others are taken for fixed and new, and
-outputs for different ones."""
+"""Stored outputs of a step that are read for comparison only. Beyond that, items count as fixed and new, and outputs as
+different."""
 
 _LARGE_OF_ISSUE = ("context", "suggestions", "added_fields")
 _CHEAP_LENGTH = (3, 43, 0)

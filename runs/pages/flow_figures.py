@@ -107,7 +107,7 @@ OF_ATTEMPTS = (
     Column("Tokens per attempt", "tokens_per_attempt", format_large),
     *(COST, COST_PER_PASSED),
 )
-"""Of one model attempts alone can be judged."""
+"""Columns for one model, of which only attempts are known."""
 
 
 def list_cells(columns: Iterable[Column], sums: Any, *, is_simulated: bool) -> list[str]:
@@ -132,7 +132,7 @@ class Counted:
     period: Period
     is_simulated: bool
     days: Sequence[DayRuns]
-    """Of all models, as ``groups`` and ``runs``."""
+    """All models, as in ``groups`` and ``runs``."""
     groups: Sequence[StepGroup]
     runs: RunSums
     model: str

@@ -62,7 +62,7 @@ from runs.pages.run_head import build_head
 from runs.statistics.queue_state import runs_without_worker
 
 MAX_SHOWN_BYTES = 4_000_000
-"""Of stored outputs on the page of all attempts; further ones are linked."""
+"""Stored outputs on the page of all attempts; further outputs are linked."""
 
 _HIDEABLE = (*SEVERITIES, "clean")
 _SYMBOLS = sorted(

@@ -32,7 +32,7 @@ from runs.webhooks.messages import build_body, build_headers
 PAGE_SIZE = 50
 MAX_ENDPOINTS = 100
 MAX_SHOWN_TRIES = 50
-"""Of a delivery, the latest; it has eight unless it is sent again."""
+"""The latest tries of a delivery that are listed; it has at most eight unless it is sent again."""
 MAX_PAYLOAD = 100_000
 """Characters of a payload that a page shows."""
 SOON = timedelta(seconds=8)

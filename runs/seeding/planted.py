@@ -28,7 +28,7 @@ from flows.flow_file import parse_document
 from runs.seeding.simulation import Course, Simulation
 
 CYCLE = {"plain": 22, "unclosed": 12, "nameless": 6, "careless": 2, "stuck": 4, "dateless": 4}
-"""Of how many runs in a row how many are of which kind."""
+"""How many runs of each kind one cycle has."""
 COST = Decimal("0.004")
 TOKENS = 1_000
 MODEL = "gpt-5-mini"

@@ -37,7 +37,7 @@ NOTE = "Sample version "
 USERS = tuple(PREFIX + name for name in ("ada", "grace", "linus"))
 VERSIONS = len(SLIPS)
 COURSES = 48
-"""Of each version at most."""
+"""Courses of each version, at most."""
 MIN_COURSES, RUNS_PER_COURSE = 6, 60
 """A short history has fewer courses: one of each version for so many runs."""
 BATCH_SIZE = 500

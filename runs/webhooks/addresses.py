@@ -21,7 +21,7 @@ IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 MAX_ADDRESS_BYTES = 2_000
-"""Of an address in UTF-8."""
+"""Length of an address in UTF-8."""
 _EXAMPLE = "such as https://example.com/hooks/toolflow"
 
 

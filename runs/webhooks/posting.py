@@ -29,7 +29,7 @@ CONNECT_TIMEOUT = 5.0
 BODY_TIMEOUT = 3.0
 """Seconds for the beginning of an answer's body: its status has come already."""
 MAX_KEPT_BYTES = 1_024
-"""Of an answer's body."""
+"""Bytes of an answer's body that are kept."""
 
 _HEADERS = {
     "Content-Type": "application/json",

@@ -110,9 +110,9 @@ class WorkerContext:
 
     database: DatabaseThread
     client: ModelClient
-    """Of the default provider."""
+    """The client of the default provider."""
     clients: Mapping[str, ModelClient]
-    """Of the others, by their names."""
+    """The clients of the other providers, by name."""
     versions: PreparedVersions
     gate: CallGate
     stop: asyncio.Event
