@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
@@ -132,12 +133,17 @@ def share_slots(free: int, in_flight: Mapping[int, int], left: Mapping[int, int]
 
     ``left`` bounds what some flows may get. Flows that get nothing are left out.
     """
+    heap = [
+        (count, position, flow) for position, (flow, count) in enumerate(in_flight.items()) if left.get(flow, free) > 0
+    ]
+    heapq.heapify(heap)
     shares: Counter[int] = Counter()
-    for _ in range(free):
-        candidates = [flow for flow in in_flight if shares[flow] < left.get(flow, free)]
-        if not candidates:
-            break
-        shares[min(candidates, key=lambda flow: in_flight[flow] + shares[flow])] += 1
+    while heap and free > 0:
+        count, position, flow = heapq.heappop(heap)
+        shares[flow] += 1
+        free -= 1
+        if flow not in left or shares[flow] < left[flow]:
+            heapq.heappush(heap, (count + 1, position, flow))
     return dict(shares)
 
 
