@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from django.db import InterfaceError, InternalError, OperationalError, transaction
@@ -31,6 +32,8 @@ INTERVAL = 1.0
 """Seconds between batches."""
 BUSY_RATIO = 3
 """How many times longer than a full batch the rest after it is while the drain has runs in flight."""
+MAX_TRIES = 3
+"""Of a run that can't be counted, as in an outage, while others are; then it is left out."""
 RETRY_INTERVAL = 5.0
 """Seconds until the next try after the database was away."""
 WEBHOOK_INTERVAL = 3.0
@@ -89,6 +92,8 @@ class Rollup:
         """By the monotonic clock."""
         self._is_away = False
         self._limit = FIRST_RUNS
+        self._tries: Counter[int] = Counter()
+        """Of runs that could not be counted while others were."""
 
     def advance(self, *, is_busy: bool) -> float:
         """Count the next batch; gives the seconds until the one after it is due. Raises nothing.
@@ -127,31 +132,41 @@ class Rollup:
         """How many runs were counted or left out."""
         try:
             return count_ended_runs(limit=self._limit, on_rolled_up=self._on_rolled_up)
-        except OUTAGE_ERRORS:
-            raise
         except Exception:  # noqa: BLE001  # a run that raises it is found below, and logged
-            return sum(self._count_one() for _ in range(self._limit))
+            run_ids = self._count_singly()
+            if self._on_rolled_up is not None and run_ids:
+                self._on_rolled_up(run_ids)
+            return len(run_ids)
 
-    def _count_one(self) -> int:
-        """Count the next run by itself; gives 0 if there is none.
+    def _count_singly(self) -> list[int]:
+        """Count the runs of a batch one by one: one of them can't be. Gives those that are counted or left out.
 
-        One that can't be counted is logged and marked as counted, so that it is not tried for ever;
-        ``rebuild_statistics`` and ``rebuild_search`` make up for it.
+        One that is left out is logged and marked as counted, so that it is not tried for ever; ``rebuild_statistics``
+        and ``rebuild_search`` make up for it. Raises what all of them raise when the database is away.
         """
-        run_ids: list[int] = []
+        done: list[int] = []
+        outages: dict[int, Exception] = {}
         with transaction.atomic():
-            for run_id in _lock_batch(1):
+            # Of several at least: one alone does not tell a fault of its own from an outage.
+            for run_id in _lock_batch(max(self._limit, FIRST_RUNS)):
                 try:
                     with transaction.atomic():
                         _store([run_id])
-                except OUTAGE_ERRORS:
-                    raise
+                except OUTAGE_ERRORS as error:
+                    outages[run_id] = error
+                    continue
                 except Exception as error:  # noqa: BLE001  # whatever it is, it is logged and the others are counted
                     _leave_out(run_id, error)
-                run_ids.append(run_id)
-        if self._on_rolled_up is not None and run_ids:
-            self._on_rolled_up(run_ids)
-        return len(run_ids)
+                done.append(run_id)
+            if outages and not done:
+                raise next(iter(outages.values()))
+            # PostgreSQL reports what is wrong with one row, or takes too long, as it reports an outage.
+            self._tries.update(outages.keys())
+            for run_id, outage in outages.items():
+                if self._tries[run_id] >= MAX_TRIES:
+                    _leave_out(run_id, outage)
+                    done.append(run_id)
+        return done
 
 
 def _leave_out(run_id: int, error: Exception) -> None:

@@ -72,14 +72,25 @@ class TestBatches:
 
 @pytest.mark.django_db
 class TestFailures:
-    def test_a_run_that_fails_is_logged_and_left_out_and_holds_up_no_other(
-        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    @pytest.mark.parametrize(
+        ("error", "tries"),
+        [(None, 1), (OperationalError("canceling statement due to statement timeout"), rollup.MAX_TRIES)],
+        ids=["fault", "as in an outage"],
+    )
+    def test_a_run_that_fails_is_logged_and_left_out_in_the_end_and_holds_up_no_other(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception | None, tries: int
     ) -> None:
         runs = make_ended(9, webhook_url="https://hooks.example.com/")
         OriginalInput.objects.create(run_id=runs[3], input={"secret": "x"})
-        fail_for(monkeypatch, runs[3])
-        Rollup().advance(is_busy=False)
+        fail_for(monkeypatch, runs[3], error=error)
+        one = Rollup()
+        one.advance(is_busy=False)
         assert count_counted() == 8
+        for _ in range(tries - 1):
+            assert not caplog.records
+            make_ended(1)
+            one.advance(is_busy=False)
+        assert count_counted() == 8 + tries - 1
         (line,) = caplog.records
         assert str(runs[3]) in line.getMessage() and line.exc_info is not None
         # It is not tried again, keeps no unredacted input, and its webhook is sent all the same.
