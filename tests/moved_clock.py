@@ -1,4 +1,4 @@
-"""Clocks that go on when they are told to, or while a test sleeps."""
+"""Clocks that advance when a test sets them forward, or while it sleeps."""
 
 from __future__ import annotations
 

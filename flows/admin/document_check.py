@@ -25,7 +25,7 @@ from flows.publishing import complete_spec, find_contradictions, find_problems, 
 from flows.throttle import limit_rate
 
 CHECKS_PER_MINUTE = 240
-"""Requests of one user; nobody types that fast."""
+"""Requests of one user: more than typing makes."""
 MAX_SHOWN = 100
 """Problems that are listed."""
 

@@ -44,7 +44,7 @@ from runs.try_out.rejudging import (
 )
 
 REQUESTS_PER_MINUTE = 240
-"""Requests of one user; nobody types that fast."""
+"""Requests of one user: more than typing makes."""
 SAVINGS_PER_MINUTE = 60
 """Requests of one user; the editor sends one for each step that it shows."""
 MAX_ISSUES = 2

@@ -36,7 +36,7 @@ class AttemptQuerySet(models.QuerySet["Attempt"]):
         """Attempts that have begun and not ended."""
         return self.filter(outcome="")
 
-    def find_deciding_state(self) -> Subquery:
+    def build_deciding_state(self) -> Subquery:
         """For an annotation of steps: how the attempt came out that counts for the step.
 
         That is the accepted one (“accepted”), else the last that was not interrupted (its outcome, empty while it

@@ -99,7 +99,7 @@ def _fetch_steps(runs: Sequence[Run]) -> Mapping[int, Mapping[str, tuple[int, st
         .order_by()
         .annotate(
             tries=Count("attempts", filter=Q(attempts__outcome__in=[outcome.value for outcome in COUNTED])),
-            state=Attempt.objects.find_deciding_state(),
+            state=Attempt.objects.build_deciding_state(),
         )
         .values_list("run", "name", "tries", "state")
     )

@@ -249,7 +249,7 @@ _SEGMENTS = {
 def _load_segments(runs: list[Any]) -> dict[int, tuple[str, ...]]:
     """The state of every step of these runs, by run: that of the attempt that counts for it."""
     states: dict[int, dict[int, str]] = {run.pk: {} for run in runs}
-    steps = Step.objects.filter(run__in=states).annotate(state=Attempt.objects.find_deciding_state())
+    steps = Step.objects.filter(run__in=states).annotate(state=Attempt.objects.build_deciding_state())
     for run_id, index, state in steps.order_by().values_list("run_id", "index", "state"):
         states[run_id][index] = _SEGMENTS[state]
     return {
