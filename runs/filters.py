@@ -7,19 +7,17 @@ each run against the others.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from copy import copy
-from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 import django_filters
 from django import forms
 from django.contrib.auth import get_user_model
-from django.db.models import Max, Model, OuterRef, Q, QuerySet, Subquery
-from django.db.models.expressions import Combinable
+from django.db.models import Model, OuterRef, Q, QuerySet, Subquery
 from django.db.models.lookups import IsNull
 from django.http import QueryDict
 from django.utils.http import urlencode
@@ -36,17 +34,13 @@ from runs.filter_fields import (
     StatusesField,
     TextField,
     TextsField,
-    parse_run_number,
     shorten,
 )
 from runs.models import EndReason, FacetKind, Issue, Run, RunFacet, RunStatus
-from runs.paging import Found, Position, Select, Stream, build_flag, scan
-from runs.search import SearchQuery, fetch_matching_among, fetch_matching_ids, parse_search
+from runs.paging import Stream
 
 PAGING = ("before", "after")
 """Names in addresses that may stand beside filters: the number of the run that a page ends above or begins below."""
-MAX_HITS = 5_000
-"""Runs that hold what is searched for and are looked up all at once; where there are more, a window has many."""
 _MAX_NAMED = 3
 
 
@@ -372,70 +366,3 @@ def _format(name: str, value: Any) -> Any:
         case Decimal():
             return f"{value.normalize():f}"
     return str(value)
-
-
-def fetch_matching_runs(
-    filters: RunFilters,
-    *,
-    before: int | Position | None = None,
-    after: int | Position | None = None,
-    newest: int | None = None,
-    limit: int = 50,
-) -> Found:
-    """Up to ``limit`` runs that match: the newest behind ``before``, or the oldest ahead of ``after``.
-
-    Both are positions, or numbers of runs. Runs with a higher number than ``newest`` are left out. At most a window of
-    runs is checked; where it ends before enough is found, the result says so.
-    """
-    text, index = filters.values.get("q", ""), filters.choose_index()
-    number = parse_run_number(text)
-    if number is not None and Run.objects.filter(pk=number).exists():
-        text, index, streams = "", "", [Stream(Run.objects.filter(pk=number))]
-    else:
-        streams = filters.build_streams()
-    select = None
-    if text:
-        streams, index, select = narrow_to_search(parse_search(text), streams, index)
-    return _scan(filters, streams, index, before=before, after=after, newest=newest, limit=limit, select=select)
-
-
-def narrow_to_search(query: SearchQuery, streams: list[Stream], index: str) -> tuple[list[Stream], str, Select | None]:
-    """The streams to scan for a search in place of ``streams`` with their ``index``, and what to select of their runs.
-
-    Where few enough runs match, they are the stream; otherwise the runs of the streams are matched as they are scanned.
-    """
-    hits = fetch_matching_ids(query, limit=MAX_HITS)
-    select = partial(fetch_matching_among, query)
-    if hits is None:
-        return streams, index, select
-    ids, is_exact = hits
-    return [Stream(Run.objects.filter(pk__in=ids))], "", None if is_exact else select
-
-
-def _scan(filters: RunFilters, streams: Sequence[Stream], index: str, *, newest: int | None, **options: Any) -> Found:
-    """The runs of ``streams``, which are those of the filter ``index``, that match the others too."""
-    covered = {"q", "from", "to", *(() if index == "label" and len(filters.values["label"]) > 1 else (index,))}
-    if index == "version":
-        covered.add("flow")
-    bounds = [name for name in ("from", "to") if name in filters.values]
-    bounded = []
-    for one in streams:
-        rows = one.rows if newest is None else one.rows.filter(**{f"{one.key}__lte": newest})
-        for name in bounds:
-            rows = filters.filters[name].filter(rows, filters.values[name])
-        bounded.append(replace(one, rows=rows))
-    condition = filters.build_condition(*covered)
-    matches = build_matches(condition, streams[0]) if condition else None
-    return scan(bounded, matches=matches, table=Run, **options)
-
-
-def build_matches(condition: Q, stream: Stream) -> Combinable:
-    """What ``scan`` takes as ``matches``: that the run of a row of ``stream``, itself or by its key, is like that."""
-    if stream.key == "pk":
-        return build_flag(condition)
-    return Subquery(Run.objects.filter(condition, pk=OuterRef(stream.key)).order_by().values("pk")[:1])
-
-
-def fetch_newest_run_number() -> int:
-    """The highest run number that there is, 0 if there are no runs."""
-    return Run.objects.aggregate(newest=Max("pk"))["newest"] or 0

@@ -24,8 +24,9 @@ from django.utils import timezone
 from flows.engine.json_values import resolve_pointer
 from flows.models import Flow
 from runs.filter_fields import NumberField, parse_run_number
-from runs.filters import RunFilter, RunFilters, build_matches, has_row, narrow_to_search, one_of
+from runs.filters import RunFilter, RunFilters, has_row, one_of
 from runs.history.issues import Judged, StepIssues
+from runs.matching_runs import build_matches, narrow_to_search
 from runs.models import Attempt, DailyIssues, DailyRuns, Issue, Run
 from runs.paging import Found, fetch_position, scan
 from runs.search import SearchQuery, parse_search

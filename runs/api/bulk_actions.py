@@ -41,7 +41,8 @@ from runs.documents.base import (
     Url,
     link,
 )
-from runs.filters import RunFilters, fetch_newest_run_number
+from runs.filters import RunFilters
+from runs.matching_runs import fetch_newest_run_number
 from runs.models import BulkKind, WorkState
 from runs.models.long_work import MAX_NOTES
 from runs.paging import MAX_NUMBER

@@ -31,7 +31,7 @@ from runs.api.run_filters import FilterFields, parse_filters
 from runs.documents.base import Answer, Nothing, Page, RowNumber, RowPaging, Url
 from runs.documents.loading import build_new_run, load_run, load_summaries
 from runs.documents.run import Run, RunParts, RunSummary
-from runs.filters import fetch_matching_runs
+from runs.matching_runs import fetch_matching_runs
 from runs.models import Priority, RunStatus
 from runs.models import Run as RunRow
 from runs.models.run import REMOVED_INPUT

@@ -11,7 +11,8 @@ from flows.models import Flow, FlowVersion
 from runs.audit_log.events import AuditAction, log_audit_event
 from runs.backtests.work import send_task
 from runs.bulk_actions.requests import fetch_with_status
-from runs.filters import RunFilters, fetch_newest_run_number
+from runs.filters import RunFilters
+from runs.matching_runs import fetch_newest_run_number
 from runs.models import Backtest
 from runs.models.run import ENDED
 

@@ -11,7 +11,8 @@ from django.db.models import Count, Q, Sum
 
 from runs.audit_log.events import AuditAction, log_audit_event
 from runs.bulk_actions.work import work_on
-from runs.filters import RunFilters, fetch_matching_runs
+from runs.filters import RunFilters
+from runs.matching_runs import fetch_matching_runs
 from runs.models import BulkAction, BulkKind, Run, RunStatus
 from runs.models.run import ENDED
 from runs.paging import Position

@@ -17,7 +17,8 @@ from django.utils import timezone
 
 from runs.audit_log.events import AuditAction, log_audit_event
 from runs.exports.formats import CONTENT_TYPES, CSV_HEAD, Format, render_csv, render_json_lines
-from runs.filters import RunFilters, fetch_matching_runs
+from runs.filters import RunFilters
+from runs.matching_runs import fetch_matching_runs
 from runs.paging import Position
 
 MAX_FILES = 20

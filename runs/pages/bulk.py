@@ -23,8 +23,9 @@ from runs.bulk_actions.requests import (
     request_bulk_action,
 )
 from runs.filter_fields import parse_run_number
-from runs.filters import RunFilters, fetch_newest_run_number
+from runs.filters import RunFilters
 from runs.formatting import format_cost, format_count, format_plural
+from runs.matching_runs import fetch_newest_run_number
 from runs.models import BulkAction, BulkKind, Worker, WorkState
 from runs.pages.access import refuse, require_permission, require_viewer
 from runs.pages.addresses import link_runs, read_exact_filters

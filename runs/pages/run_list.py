@@ -25,10 +25,11 @@ from django.views.decorators.http import require_POST
 from flows.models import Flow
 from runs.facets import list_known_values
 from runs.filter_fields import parse_run_number
-from runs.filters import PAGING, PARAMETERS, RunFilters, fetch_matching_runs
+from runs.filters import PAGING, PARAMETERS, RunFilters
 from runs.formatting import format_budget, format_count, format_duration, format_moment
 from runs.history.issues import address_attempt, anchor_attempt
 from runs.history.texts import show_invisible
+from runs.matching_runs import fetch_matching_runs
 from runs.models import Attempt, Priority, Run, RunStatus, SavedView, Step
 from runs.models.run import ENDED
 from runs.models.saved_view import MAX_VIEWS, NameTakenError, TooManyViewsError, parse_name

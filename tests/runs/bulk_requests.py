@@ -11,7 +11,8 @@ from django_q.signing import SignedPackage
 from flows.engine.spec import FlowSpec
 from runs.bulk_actions import work
 from runs.bulk_actions.requests import fetch_matching, request_bulk_action
-from runs.filters import RunFilters, fetch_newest_run_number
+from runs.filters import RunFilters
+from runs.matching_runs import fetch_newest_run_number
 from runs.models import BulkAction, BulkKind, FacetKind, Run, RunFacet, RunStatus
 from tests.engine.builders import NOON, make_flow
 from tests.runs.builders import make_run

@@ -12,9 +12,10 @@ import pytest
 from django.contrib.auth.models import User
 from django.utils import timezone
 
-from runs import filters, paging
+from runs import matching_runs, paging
 from runs.facets import add_facets, list_facets
-from runs.filters import RunFilters, fetch_matching_runs
+from runs.filters import RunFilters
+from runs.matching_runs import fetch_matching_runs
 from runs.models import FacetKind, Run, RunStatus
 from runs.rollup import count_ended_runs
 from runs.search import index_runs
@@ -232,7 +233,7 @@ def test_a_search_finds_every_run_once_both_ways_in_the_order_of_lists(
 ) -> None:
     monkeypatch.setattr(paging, "FIRST_SCAN_SIZE", 2)
     monkeypatch.setattr(paging, "WINDOW", window)
-    monkeypatch.setattr(filters, "MAX_HITS", max_hits)
+    monkeypatch.setattr(matching_runs, "MAX_HITS", max_hits)
     ids = [make_stored_run(input={"text": text}).pk for text in ("old tea", "tea old", *["tea"] * 5)]
     index_runs(ids)
     for text, found in (("old", ids[:2]), ('"old tea"', ids[:1]), ("tea -old", ids[2:]), ('tea -"old tea"', ids[1:])):

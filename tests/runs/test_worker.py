@@ -16,7 +16,8 @@ from flows.engine.history import History
 from flows.engine.prompt import CURRENT_STEP_HEADING
 from flows.engine.simulated_model import Fault, FaultKind
 from flows.engine.spec import AuditSpec, FlowSpec, OnExhausted
-from runs.filters import RunFilters, fetch_matching_runs
+from runs.filters import RunFilters
+from runs.matching_runs import fetch_matching_runs
 from runs.models import Attempt, DailyRuns, EndReason, FlowSpending, Run, RunStatus
 from runs.queue import draining, force_quit
 from runs.rollup import count_ended_runs

@@ -22,7 +22,7 @@ from django.utils import timezone
 
 from runs.exports import streaming
 from runs.exports.formats import format_text_cell
-from runs.filters import fetch_matching_runs
+from runs.matching_runs import fetch_matching_runs
 from runs.models import AuditEntry, Run, RunStatus
 from tests.engine.builders import NOON
 from tests.runs.builders import make_run, make_version
