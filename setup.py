@@ -1,6 +1,6 @@
 """Puts what lies beside the packages in a checkout into the wheel: templates, static files and guides.
 
-Everything else about the package stands in ``pyproject.toml``.
+Everything else about the package is in ``pyproject.toml``.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ PARTS = {
     "docs/flow.schema.json": "flows/flow_file/flow.schema.json",
     "docs": "toolflow_site/docs",
 }
-"""Where files and folders of a checkout lie in an installed package. ``toolflow_site/settings.py`` looks there."""
+"""Where files and folders of a checkout lie in an installed package. ``toolflow_site/settings.py`` finds them there."""
 
 
 class BuildWithParts(build_py):

@@ -1,4 +1,4 @@
-"""Processes that do the same work in different ways, told by line what to do and answering with what it took."""
+"""Processes that do the same work in different ways; each reads lines with tasks and answers with what they took."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def creating_postgres_database(server_url: str, name: str) -> Iterator[str]:
 
 
 def _drop_database(connection: psycopg.Connection, name: str) -> None:
-    """Drop it, whoever of ours still uses it; only autovacuum, which belongs to the server, is waited for."""
+    """Drop it, also while processes of ours use it; only autovacuum, which belongs to the server, is waited for."""
     for _ in range(MOST_TRIES):
         try:
             connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)')

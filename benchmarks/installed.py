@@ -31,7 +31,7 @@ from benchmarks.work import FLOW
 from flows import __version__
 
 LOOK = 0.05
-"""Seconds between looks at the runs."""
+"""Seconds between polls of the runs."""
 SETTLING = 0.5
 """Seconds that the worker is given to fall idle; what it uses then counts too."""
 

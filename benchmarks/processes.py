@@ -69,5 +69,5 @@ def read_peak_memory(pid: int) -> int:
 
 
 def _read_stat(pid: int) -> list[str]:
-    # The name stands in parentheses and may hold spaces.
+    # The name is in parentheses and may hold spaces.
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -2,7 +2,7 @@
 
 One process purges; another one stores runs as a drain does, 200 at a time. As a program this is such a process:
 ``{"fill": 5000}`` stores runs of earlier months, ``{"purge": "runs"}`` deletes them or their outputs,
-``{"record": 5}`` stores runs for so many seconds, 0 until ``{"stop": 1}``.
+``{"record": 5}`` stores runs for that number of seconds, 0 until ``{"stop": 1}``.
 """
 
 from __future__ import annotations

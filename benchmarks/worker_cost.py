@@ -1,6 +1,6 @@
 """Throughput and CPU of the full path of a worker, beside bare calls and beside peers on the same work.
 
-Runs are queued first; submitting them is not counted. Everybody then has 32 under way at a time. In each round all
+Runs are queued first; submitting them is not counted. Each contender then has 32 under way at a time. In each round all
 take their turn, and ratios are taken within the round.
 """
 

@@ -43,7 +43,7 @@ class PackedJSONField(_BinaryField):
     def get_db_prep_value(self, value: Any, connection: BaseDatabaseWrapper, prepared: bool = False) -> Any:
         """The value for the database driver."""
         if value is not None:
-            # A lone surrogate is no good text, but here is not the place to refuse it.
+            # A lone surrogate is not valid text, but here is not the place to refuse it.
             text = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(errors="surrogatepass")
             # The lowest level takes a third of the time of the default one, for a tenth more room.
             value = zlib.compress(text, level=1)

@@ -39,7 +39,7 @@ FLOW_SETTINGS = (
     "keep_days",
     "keep_outputs_days",
 )
-"""How an installation runs a flow: fields that are no part of its definition."""
+"""How an installation runs a flow: fields that are not part of its definition."""
 
 
 class ImmutableVersionError(Exception):
@@ -59,7 +59,7 @@ def _between(least: int | Decimal, most: int | Decimal) -> list[BaseValidator]:
 
 
 class BudgetPeriod(models.TextChoices):
-    """How long a budget of a whole flow lasts; then it begins anew. Days and months are those of UTC."""
+    """How long a budget of a whole flow lasts; then it starts again. Days and months are those of UTC."""
 
     DAY = "day", "Day"
     MONTH = "month", "Month"

@@ -15,7 +15,7 @@ from flows.models import Flow, FlowVersion
 from flows.publishing import complete_spec, find_problems
 
 flows_exported = Signal()
-"""Sent with ``versions``, those that were written into files for somebody."""
+"""Sent with ``versions``, those that were written into files for download."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ def limit_rate(scope: str, *, most: int, seconds: int) -> Callable[[_View[_Argum
     """Let each user open a view at most ``most`` times in ``seconds``; beyond that it answers 429.
 
     The answer is ``{"error": sentence}`` with ``Retry-After`` in whole seconds. For views behind
-    ``AdminSite.admin_view``: users are told apart by their key.
+    ``AdminSite.admin_view``: users are distinguished by their key.
     """
 
     def decorate(view: _View[_Arguments]) -> _View[_Arguments]:

@@ -57,7 +57,7 @@ def find_reached(outcome: str, codes: Iterable[str]) -> Check | None:
 def classify_attempts(attempts: Sequence[tuple[int, Outcome | str]]) -> list[str]:
     """``first``, ``useful`` or ``wasted`` for each attempt of a run, given as step and outcome in their order.
 
-    An attempt without an output (errored, interrupted, cancelled, still running) is no retry: it belongs to the try
+    An attempt without an output (errored, interrupted, cancelled, still running) is not a retry: it belongs to the try
     that it was meant to be.
     """
     parts: list[str] = []

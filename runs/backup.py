@@ -69,7 +69,7 @@ def restore_backup(source: Path, *, now: datetime) -> tuple[Backup, Path | None,
     Gives what it holds, where the database lies that was there (None if there was none), and whether the copy has to
     be migrated before it can be used.
 
-    Refuses while a process has the database open, and what is no whole database of this ToolFlow or an older one.
+    Refuses while a process has the database open, and what is not a whole database of this ToolFlow or an older one.
     """
     path = find_database()
     if not source.is_file():
@@ -209,7 +209,7 @@ def _put(new: Path, target: Path) -> None:
 def log_copy(action: AuditAction, path: Path, details: Mapping[str, Any]) -> str:
     """Write to the audit log that a copy was made or restored; gives a sentence if that is not possible.
 
-    The copy is whole nonetheless: the disk may be full by now, or the tables those of an older ToolFlow.
+    The copy is whole nonetheless: the disk may be full, or the tables those of an older ToolFlow.
     """
     try:
         with transaction.atomic():

@@ -53,7 +53,7 @@ def list_known_values() -> Mapping[FacetKind, Sequence[str]]:
     found: dict[FacetKind, list[str]] = {}
     with connection.cursor() as cursor:
         for kind in CHOOSABLE:
-            # A step of the recursion is one look into the unique index; DISTINCT would read every row of the kind.
+            # A step of the recursion is one search of the unique index; DISTINCT would read every row of the kind.
             cursor.execute(_NEXT_VALUES, {"kind": kind.value, "limit": MAX_CHOICES})
             found[kind] = [value for (value,) in cursor.fetchall()]
     return found

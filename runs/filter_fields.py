@@ -1,4 +1,4 @@
-"""Fields of filters: what stands in an address, read as a value."""
+"""Fields of filters: what is in an address, read as a value."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class TextsField(forms.Field):
 
 
 class StatusesField(forms.MultipleChoiceField):
-    """Statuses; all of them together are no filter."""
+    """Statuses; all of them together don't filter."""
 
     widget = CommaWidget
 

@@ -40,7 +40,7 @@ from runs.models import EndReason, FacetKind, Issue, Run, RunFacet, RunStatus
 from runs.paging import Stream
 
 PAGING = ("before", "after")
-"""Names in addresses that may stand beside filters: the number of the run that a page ends above or begins below."""
+"""Names in addresses that may be beside filters: the number of the run that a page ends above or begins below."""
 _MAX_NAMED = 3
 
 
@@ -164,7 +164,7 @@ def has_row(rows: QuerySet[Any]) -> Q:
 
 
 class RunFilters(django_filters.FilterSet):  # type: ignore[misc]  # see above
-    """The filters of a query string. What is not valid is left out and stands in ``problems``.
+    """The filters of a query string. What is not valid is left out, and listed in ``problems``.
 
     Costs a query for each of flow, version and user that is named. Days are those of the active time zone.
     """
@@ -339,7 +339,7 @@ class RunFilters(django_filters.FilterSet):  # type: ignore[misc]  # see above
         return self.filters[index].build_streams(self.values[index]) if index else [Stream(Run.objects.all())]
 
     def find_unknown_names(self, others: Collection[str] = ()) -> Iterator[str]:
-        """A sentence if there are names that are no filters. ``others`` may stand beside the filters."""
+        """A sentence if there are names that are not filters. ``others`` are allowed beside the filters."""
         names = [f"“{shorten(name)}”" for name in self.data if name not in self.filters and name not in others]
         if names:
             yield f"Unknown filter {' or '.join(names[:_MAX_NAMED])}; the filters are {', '.join(self.filters)}."

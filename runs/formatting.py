@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
 
 NOTHING = "—"
-"""Stands where a number is unknown or doesn't apply."""
+"""Shown where a number is unknown or doesn't apply."""
 
 GROUP = "\N{NARROW NO-BREAK SPACE}"
 _PER_CENT = f"{GROUP}%"
@@ -91,7 +91,7 @@ def format_share(share: float | None) -> str:
 
 
 def format_mean(mean: float | None) -> str:
-    """A mean of counts with what digits tell something: ``1.32``, ``12.4``, ``1 240``; ``—`` if unknown."""
+    """A mean of counts with its significant digits: ``1.32``, ``12.4``, ``1 240``; ``—`` if unknown."""
     if mean is None:
         return NOTHING
     if mean >= 100:

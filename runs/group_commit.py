@@ -3,8 +3,8 @@
 A commit costs the same for one attempt as for fifty, and one writer at a time is all that SQLite has. So what the runs
 of a drain have to store is gathered and written together: every statement covers all of it.
 
-Each write is fenced by the epoch under which its run was claimed, and numbered: one that is sent again, because nobody
-knows whether the last commit arrived, is recognised.
+Each write is fenced by the epoch under which its run was claimed, and numbered: one that is sent again, because it is
+unknown whether the last commit arrived, is recognised.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from runs.models import Lock
 from runs.models.run import in_future
 
 STATISTICS = "statistics"
-"""Held by whoever adds to statistics, and leased while they are rebuilt."""
+"""Held by processes that add to statistics, and leased while they are rebuilt."""
 
 _IS_FREE = Q(held_until=None) | Q(held_until__lte=Now())
 
@@ -45,7 +45,7 @@ def renew(name: str, lease: timedelta, token: int) -> bool:
 
 
 def release(name: str, token: int) -> None:
-    """Give back a lease; does nothing if it is another's by now."""
+    """Release a lease; does nothing if it is another's."""
     Lock.objects.filter(pk=name, token=token).update(held_until=None)
 
 

@@ -2,7 +2,7 @@
 
 A process id alone would not do: after a reboot, in another container, or once the id is used again, it names another
 process. So the name holds the boot, the PID namespace and the start of the process too. A process with the same boot
-and namespace can tell for sure whether the owner is alive.
+and namespace knows for sure whether the owner is alive.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class Owner:
     namespace: str
     pid: int
     started: str
-    """When the process started, in clock ticks after the boot; tells apart processes that had the same id."""
+    """When the process started, in clock ticks after the boot; distinguishes processes that had the same id."""
     drain: str
-    """Tells apart the drains of one process."""
+    """Distinguishes the drains of one process."""
 
     def __str__(self) -> str:
         return f"{self.host}/{self.boot}/{self.namespace}/{self.pid}/{self.started}/{self.drain}"

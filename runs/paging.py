@@ -23,7 +23,7 @@ FIRST_SCAN_SIZE = 300
 WINDOW = 3_000
 """Rows that are checked for one page at most: runs in less than 100 ms, also if two filters ask for the same issue."""
 
-Turn = Mapping[str, Any]
+PageLink = Mapping[str, Any]
 """The paging parameter of another page, ``before`` or ``after`` a key; empty for the first page."""
 
 
@@ -196,8 +196,8 @@ class Page:
     """The keys of a page, the newest first, and where the pages beside it begin; None where there is none."""
 
     keys: Sequence[int]
-    newer: Turn | None
-    older: Turn | None
+    newer: PageLink | None
+    older: PageLink | None
     searched_to: int | None = None
 
 

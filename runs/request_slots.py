@@ -64,6 +64,6 @@ def release_slot() -> Iterator[None]:
 
 def give_back_connection() -> None:
     """Let other requests have the database connection if it is one of a pool."""
-    # Within a transaction Django would close it all the same.
+    # Within a transaction Django would close it nonetheless.
     if not connection.in_atomic_block:
         close_old_connections()

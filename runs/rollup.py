@@ -147,7 +147,7 @@ class Rollup:
         done: list[int] = []
         outages: dict[int, Exception] = {}
         with transaction.atomic():
-            # Of several at least: one alone does not tell a fault of its own from an outage.
+            # Of several at least: one alone does not distinguish a fault of its own from an outage.
             for run_id in _lock_batch(max(self._limit, FIRST_RUNS)):
                 try:
                     with transaction.atomic():

@@ -115,9 +115,9 @@ def list_lasting_labels(labels: Sequence[str]) -> list[str]:
 
 
 def find_label_problems(labels: Sequence[str]) -> list[Problem]:
-    """What is wrong with labels that somebody gives; paths are JSON pointers into their list.
+    """What is wrong with given labels; paths are JSON pointers into their list.
 
-    One that stands there twice counts once.
+    A repeated one counts once.
     """
     if (count := len(set(labels))) > MAX_LABELS:
         return [Problem("", f"A run has at most {MAX_LABELS} labels; you gave {count}.")]

@@ -1,6 +1,6 @@
 """Starting runs, one or many at a time, and cancelling one.
 
-Preparing is apart from storing: inputs are held against their schema while nobody waits for the database.
+Preparing is apart from storing: inputs are validated while no other process waits for the database.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def list_lifetimes() -> list[str]:
 
 
 def find_default_lifetime() -> str:
-    """What is offered first: the usual one, or the longest that the installation allows."""
+    """What is offered first: the default, or the longest that the installation allows."""
     offered = list_lifetimes()
     return DEFAULT_LIFETIME if DEFAULT_LIFETIME in offered else offered[-1]
 
@@ -72,7 +72,7 @@ def parse_lifetime(text: str) -> timedelta | None:
 
 
 def create_token(*, user: User, name: str, scope: str, lifetime: timedelta | None) -> tuple[ApiToken, str]:
-    """Make a token for ``user``; gives its row, and what is sent, which nobody can find out later.
+    """Make a token for ``user``; gives its row, and what is sent, which can't be read later.
 
     ``lifetime`` is how long it lasts, None for ever. Raises ``TokenRefusedError``, one at a time.
     """
@@ -94,7 +94,7 @@ def create_token(*, user: User, name: str, scope: str, lifetime: timedelta | Non
             "expires", f"Tokens are valid for at most {format_plural(most, 'day')} here. Choose an earlier expiry."
         )
     with transaction.atomic():
-        # A form that is sent twice must not leave a second token that nobody has seen: one after the other.
+        # A form that is sent twice must not leave a second token that no user has seen: one after the other.
         User.objects.select_for_update().get(pk=user.pk)
         active = ApiToken.objects.filter(user=user).active(timezone.now())
         names = set(active.values_list("name", flat=True))

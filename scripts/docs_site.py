@@ -53,7 +53,7 @@ def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
     """The text of a page with links that hold on the site."""
     path = page.file.src_uri
     source = next((name for name, made in PAGES_OF_ROOT.items() if made == path), f"docs/{path}")
-    # What stands behind the language of a block is for our tests.
+    # What is behind the language of a block is for our tests.
     return _FENCE.sub(r"\1", rewrite_links(markdown, source=source))
 
 

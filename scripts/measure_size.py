@@ -91,7 +91,7 @@ SUMS = (
 
 @dataclass(frozen=True)
 class Size:
-    """What an area comes to."""
+    """The figures of an area."""
 
     files: int = 0
     lines: int = 0
@@ -206,7 +206,7 @@ def main() -> int:
 
 
 def write_limits(limits: Mapping[str, Mapping[str, int]]) -> None:
-    """Write the limits, one area a line, below what stands above the first of them."""
+    """Write the limits, one area a line, below what is above the first of them."""
     head = [line for line in LIMITS.read_text(encoding="utf-8").splitlines() if line.startswith("#")]
     body = [
         f"{name}: {{{', '.join(f'{what}: {limit}' for what, limit in held.items())}}}" for name, held in limits.items()

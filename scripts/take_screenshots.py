@@ -37,13 +37,13 @@ RUN_PATIENCE = 60_000
 """Milliseconds that a run may take."""
 
 PROVIDER = {"TOOLFLOW_PROVIDER": "openai", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
-"""Of an installation that starts no runs: a provider that nobody calls, so that no page says “simulated”."""
+"""Of an installation that starts no runs: a provider that is not called, so that no page says “simulated”."""
 SEEDED = ("--runs", "3600", "--days", "90")
 SEEDED_FLOW = "seeded-colour-theme"
 
 
 def build_environment(folder: str, **settings: str) -> dict[str, str]:
-    """The environment of an installation with all its data in ``folder``, and no setting of whoever starts this."""
+    """The environment of an installation with all its data in ``folder``, and no setting of the caller's."""
     ours = ("TOOLFLOW_", "OPENAI_", "DATABASE_URL")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     own = {"TOOLFLOW_DATA_DIR": folder, "TOOLFLOW_ENV_FILE": os.devnull, "PYTHONUNBUFFERED": "1"}
@@ -148,7 +148,7 @@ def show_flow(page: Page, title: str) -> None:
 
 
 def save_picture(page: Page, name: str, *, through: str = "") -> None:
-    """Save the page from its top through the element ``through``; without one, the window as it stands."""
+    """Save the page from its top through the element ``through``; without one, the window as it is."""
     page.mouse.move(0, 0)
     page.evaluate("document.activeElement.blur()")
     path = IMAGES / f"{name}.png"
@@ -164,13 +164,13 @@ def save_picture(page: Page, name: str, *, through: str = "") -> None:
 
 
 def save_part(page: Page, name: str, part: Locator | None) -> None:
-    """Save what a picture of “Your first flow” is about, or the window as it stands."""
+    """Save what a picture of “Your first flow” is about, or the window as it is."""
     page.mouse.move(0, 0)
     path = IMAGES / f"{name}.png"
     usual = page.viewport_size
     box = part.bounding_box() if part else None
     if part and box and usual:
-        # In a window that is too low for it, the bar would stand in the middle of the picture.
+        # In a window that is too low for it, the bar would be in the middle of the picture.
         page.set_viewport_size({"width": usual["width"], "height": max(usual["height"], round(box["height"]) + BAR)})
         part.evaluate("(part) => part.scrollIntoView({ block: 'start' })")
     (part or page).screenshot(path=path)

@@ -1,8 +1,7 @@
-"""Texts are plain English: phrases that read like a translation stay out of pages, messages, help texts and guides."""
+"""Texts are plain English: phrases that read like a translation stay out of code, pages, messages and guides."""
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +22,7 @@ PHRASES = (
     r"(who|what|when|which)(so)?ever\b(?= (has|is|was|wants|uses|comes|looks|edits|meets|may|knows|sent))",
     r"grave(r|st)?\b", r"in vain", r"in one go", r"anew\b", r"(some|every|any)body\b", r"nobody\b", r"once more\b",
     r"(is|are|was|were|be) told\b", r"told of", r"tells of", r"hears? (of|no more)", r"(?<!how )so many\b",
+    r"told (apart|from)", r"tells? apart", r"stood\b", r"stands?\b(?! (for|out|in|alone|still|apart|level))",
     r"blame", r"hopeless", r"doomed", r"audit trail", r"how manieth", r"all the same",
     r"(?<!there )(is|are) no (?!longer|more\b)",
 )  # fmt: skip
@@ -35,37 +35,12 @@ KEPT = {
 """Files whose phrases stay, with the reason."""
 
 
-def split_code(text: str) -> Iterator[str]:
-    """The string literals of a Python module that are sentences, and the docstrings that the API publishes."""
-    tree = ast.parse(text)
-    hidden = {
-        id(statement.value)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-        and not any("operation(" in ast.unparse(decorator) for decorator in getattr(node, "decorator_list", ()))
-        for statement in node.body
-        if isinstance(statement, ast.Expr)
-    }
-    for node in ast.walk(tree):
-        if isinstance(node, ast.JoinedStr):
-            hidden.update(map(id, node.values))
-            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in hidden:
-            yield node.value if " " in node.value.strip() else ""
-
-
 def split_template(text: str) -> Iterator[str]:
     """What a reader sees of a template: the text between tags, and the attributes that are read out."""
     text = re.sub(r"{#.*?#}|{%.*?%}", "", text, flags=re.DOTALL)
     text = re.sub(r"{{.*?}}", "…", text, flags=re.DOTALL)
     yield from re.findall(r'(?:title|placeholder|alt|aria-label)="([^"]*)"', text)
     yield from re.sub(r"<[^>]*>", "\n", text).splitlines()
-
-
-def split_script(text: str) -> Iterator[str]:
-    """The strings of a script that hold more than one word."""
-    for groups in re.findall(r'"(\w[^"\n]* [^"\n]*)"|`(\w[^`]* [^`]*)`', re.sub(r"//.*", "", text)):
-        yield "".join(groups)
 
 
 def split_guide(text: str) -> Iterator[str]:
@@ -75,13 +50,13 @@ def split_guide(text: str) -> Iterator[str]:
 
 
 def list_texts() -> Iterator[tuple[str, str]]:
-    """Each text with the file in which it stands."""
+    """Each text with the file that it is in; of code and scripts all of it, comments and docstrings included."""
     modules = [path for app in ("flows", "runs", "toolflow_site") for path in (ROOT / app).rglob("*.py")]
     guides = [*(ROOT / "docs").glob("*.md"), *ROOT.glob("[CRS]*.md"), ROOT / ".env.example"]
     for split, paths in (
-        (split_code, [path for path in modules if "migrations" not in path.parts]),
+        (str.splitlines, [path for path in modules if "migrations" not in path.parts]),
         (split_template, (ROOT / "templates").rglob("*.html")),
-        (split_script, (ROOT / "static" / "toolflow").rglob("*.js")),
+        (str.splitlines, (ROOT / "static" / "toolflow").rglob("*.[cj]s*")),
         (split_guide, [path for path in guides if path.name != "CHANGELOG.md"]),
     ):
         for path in paths:

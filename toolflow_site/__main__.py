@@ -60,7 +60,7 @@ def main() -> None:
     except DatabaseError as error:
         if "--traceback" in sys.argv or not _is_unusable(error):
             raise
-        # What may follow are hints of the driver's, and the same once more for each address of the server.
+        # What may follow are hints of the driver's, and the same again for each address of the server.
         reason = str(error).strip().partition("\n")[0].rstrip(".")
         remedy = find_remedy(error) or "Check DATABASE_URL; a new database wants `manage.py migrate` first."
         sys.stderr.write(f"The database can't be used: {reason}. {remedy} Use --traceback for details.\n")

@@ -12,13 +12,13 @@ from django.urls import get_resolver
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 NO_START = 3
-"""The exit status by which a process tells uvicorn that another one would not start either."""
+"""The exit status by which a process reports to uvicorn that another one would not start either."""
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "toolflow_site.settings")
 try:
     django.setup(set_prefix=False)
 except ImproperlyConfigured as error:
-    # A wrong setting is no traceback, and starting again doesn't help.
+    # A wrong setting is not a traceback, and starting again doesn't help.
     sys.stderr.write(f"{error}\n")
     sys.exit(NO_START)
 
@@ -34,7 +34,7 @@ if _problem := find_static_problem(settings):
 def _build_application() -> Application:
     """The site behind what proxies say of clients, believed of ``TOOLFLOW_TRUSTED_PROXIES`` only.
 
-    Behind it ``request.META["REMOTE_ADDR"]`` is the client's address and ``request.is_secure()`` tells how it came.
+    Behind it ``request.META["REMOTE_ADDR"]`` is the client's address and ``request.is_secure()`` is about TLS there.
     """
     site: Application = RequestHandler()
     if settings.TOOLFLOW_URL_PREFIX:

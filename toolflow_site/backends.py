@@ -106,7 +106,7 @@ def build_broker(name: str, text: str) -> dict[str, Any]:
         raise ImproperlyConfigured(f"{name} must be redis://user:password@host:6379/0, or rediss:// with TLS.")
     if find_spec("redis") is None:
         raise ImproperlyConfigured(f"{name} needs the package for Redis: pip install -r requirements/scale.txt")
-    # Taken apart so that the password stands under a name that Django hides on its debug pages.
+    # Taken apart so that the password is under a name that Django hides on its debug pages.
     return {
         "redis": {
             "host": parts.hostname,

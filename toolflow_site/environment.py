@@ -145,7 +145,7 @@ def read_headers(name: str) -> dict[str, str]:
             for header, value in headers.items()
         )
     except (ValueError, AttributeError):
-        # It is no JSON, no object, or one with another value than a text.
+        # It is not JSON, no object, or one with another value than a text.
         is_valid = False
     if not is_valid:
         raise ImproperlyConfigured(

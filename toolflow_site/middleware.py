@@ -74,7 +74,7 @@ class BodyRefusedError(Exception):
 
 
 def identify_requests(get_response: GetResponse) -> GetResponse:
-    """Middleware that stands outside of all else: gives each request an id, its answer headers, and logs both.
+    """Middleware that is outside of all else: gives each request an id, its answer headers, and logs both.
 
     It answers probes and refused bodies itself. A streamed answer is logged when it begins, and query strings never.
     """
@@ -186,7 +186,7 @@ class StaticFiles(WhiteNoiseMiddleware):  # type: ignore[misc]  # the package sh
 
 
 class PageMiddleware:
-    """Middleware that stands inside of all else: the viewer's time zone, the page for wrong methods, and two guards."""
+    """Middleware that is inside of all else: the viewer's time zone, the page for wrong methods, and two guards."""
 
     sync_capable, async_capable = True, False
 

@@ -45,7 +45,7 @@ MAX_NEXT_LENGTH = 1_000
 
 UNREADABLE = (
     requests.RequestException, SuspiciousOperation, jwt.PyJWTError, ValueError,
-    # What the package reads may be no object, or one without what it looks for.
+    # What the package reads may be no object, or one without what it needs.
     KeyError, TypeError, AttributeError,
 )  # fmt: skip
 """What is raised where a provider does not answer, or not as it should."""
@@ -205,11 +205,11 @@ class ReturnView(OIDCAuthenticationCallbackView):  # type: ignore[misc]  # the p
         """Sign in, or say why not."""
         try:
             if request.GET.get("error"):
-                # Anybody can link to this address: unlike the package's, this signs no user out.
+                # Any page can link to this address: unlike the package's, this signs no user out.
                 states = request.session.get("oidc_states", {})
                 is_ours = states.pop(request.GET.get("state"), None) is not None
                 return self.login_failure() if is_ours else HttpResponseRedirect(reverse("login"))
-            # Not where the user is looked up: that many others wait is no failure of the user's.
+            # Not where the user is looked up: that many others wait is not a failure of the user's.
             with asking_provider():
                 answer: HttpResponse = super().get(request)
         except SuspiciousOperation:

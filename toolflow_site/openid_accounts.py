@@ -47,7 +47,7 @@ def let_in(claims: Mapping[str, Any]) -> User:
     found = _fetch_by_address(email, issuer) if user is None else None
     account = user or found
     if account is not None and account.is_superuser:
-        # Whoever rules the provider must not rule everything here.
+        # An administrator of the provider must not become one here.
         raise NotLetInError("Superusers sign in with their password.")
     if settings.TOOLFLOW_OIDC_GROUPS and not groups:
         # Only the provider can have given anything to an account without a password.
@@ -106,7 +106,7 @@ def _require_waiting(user: User, groups: set[str]) -> None:
             "The account with your e-mail address has a password here; sign in with that, or ask an administrator to "
             "link it."
         )
-    # Where the provider names no groups, it gives nothing, and whoever lists an account has seen what it may do.
+    # Where the provider names no groups, it gives nothing, and administrators who list an account have seen its rights.
     if (settings.TOOLFLOW_OIDC_GROUPS or not is_named) and _has_more_rights(user, groups):
         raise NotLetInError(
             "The account with your e-mail address may do more here than your groups give; ask an administrator."
@@ -140,7 +140,7 @@ def _is_verified(claims: Mapping[str, Any]) -> bool:
 
 
 def _read_groups(claims: Mapping[str, Any]) -> set[str]:
-    """The groups here that follow from those of the provider. Raises ``ValueError`` if they are no list."""
+    """The groups here that follow from those of the provider. Raises ``ValueError`` if they are not a list."""
     stated = claims.get(settings.TOOLFLOW_OIDC_GROUPS_CLAIM)
     names = [stated] if isinstance(stated, str) else [] if stated is None else stated
     if not isinstance(names, list):

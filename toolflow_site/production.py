@@ -95,7 +95,7 @@ def _is_inner(host: str) -> bool:
 
 
 def _is_wide(network: ipaddress.IPv4Network | ipaddress.IPv6Network) -> bool:
-    """Whether a network has so many addresses that naming it means nothing."""
+    """Whether a network is too large for its name to mean anything."""
     if isinstance(network, ipaddress.IPv6Network) and network.network_address.ipv4_mapped is not None:
         return network.prefixlen - 96 < MIN_PREFIX_LENGTH[4]
     return network.prefixlen < MIN_PREFIX_LENGTH[network.version]

@@ -46,7 +46,7 @@ ANONYMOUS_MAX_BODY = 1_000_000
 BODY_TIMEOUT = 60
 """Seconds that a body may take to arrive."""
 SMALL_BODY = 65_536
-"""Bytes up to which a body does not count towards ``MAX_FULL_BODIES``: large ones keep nobody from signing in."""
+"""Bytes up to which a body does not count towards ``MAX_FULL_BODIES``: large ones keep no user from signing in."""
 MAX_FULL_BODIES = 10
 """Bodies of the largest size that one process holds at a time, or as many bytes of smaller ones."""
 

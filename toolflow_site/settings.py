@@ -306,7 +306,7 @@ SECURE_HSTS_SECONDS = env.read_number(
     "TOOLFLOW_HSTS_SECONDS", 3600 if _IS_HTTPS_ONLY else 0, minimum=0, maximum=63_072_000
 )
 SECURE_HSTS_INCLUDE_SUBDOMAINS = env.read_flag("TOOLFLOW_HSTS_SUBDOMAINS", default=False)
-# What holds for other names of the domain, and for ever in the lists that browsers come with, is no decision of ours.
+# What holds for other names of the domain, and for ever in the lists of browsers, is not our decision.
 SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
 
 SESSION_COOKIE_AGE = 3600 * env.read_number("TOOLFLOW_SESSION_HOURS", 336, minimum=1, maximum=8760)
@@ -384,7 +384,7 @@ REST_KNOX = {"AUTH_HEADER_PREFIX": "Bearer", "TOKEN_PREFIX": "tf_"}
 REST_FRAMEWORK = {
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "UNICODE_JSON": True,
-    # What is wanted stands in the Accept header; a parameter that no endpoint knows is refused like any other.
+    # What is wanted is in the Accept header; a parameter that no endpoint knows is refused like any other.
     "URL_FORMAT_OVERRIDE": None,
 }
 SPECTACULAR_SETTINGS = api_description.OPENAPI

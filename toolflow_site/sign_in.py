@@ -83,7 +83,7 @@ def read_address(request: HttpRequest) -> str | None:
 def name_attempt(request: HttpRequest, credentials: Mapping[str, Any] | None = None) -> str | None:
     """The name under which ``axes`` counts a failure: a user's own, and a digest of any other.
 
-    What is no user's name may be a password in the wrong field.
+    What is not a user's name may be a password in the wrong field.
     """
     if _is_by_provider(credentials):
         return BY_PROVIDER

@@ -24,7 +24,7 @@ _WHAT = {
 
 
 def has_permission(request: HttpRequest, permission: str) -> bool:
-    """Whether the user has ``permission``; whoever may change something may see it, as everywhere in the admin."""
+    """Whether the user has ``permission``; who may change something may see it, as everywhere in the admin."""
     stronger = permission.replace(".view_", ".change_")
     return request.user.has_perm(permission) or request.user.has_perm(stronger)
 

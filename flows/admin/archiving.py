@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ArchiveFilter(admin.SimpleListFilter):
-    """Which flows a list shows; the active ones unless somebody asks for others."""
+    """Which flows a list shows; the active ones by default."""
 
     title = "state"
     parameter_name = "is_archived__exact"

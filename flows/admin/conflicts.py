@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Somebody saved the flow after a page of it was opened; saving the page would undo what they did."""
+    """Another user saved the flow after a page of it was opened; saving the page would undo their changes."""
 
     latest: FlowVersion
     """A page that names it may overwrite."""

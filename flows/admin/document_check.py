@@ -202,7 +202,7 @@ def _differs(checked: CheckedDocument, base: FlowVersion | None) -> bool:
         return False
     if base is None or checked.spec is None or checked.problems:
         return True
-    # Its fields may stand in another order.
+    # Its fields may be in another order.
     return complete_spec(checked.spec).digest != base.digest
 
 

@@ -62,7 +62,7 @@ class PostedFlow:
     text: str = ""
     """The flow file that was typed; empty where a document was posted."""
     checked: CheckedDocument | None = None
-    """None for text that is no document."""
+    """None for text that is not a document."""
     problems: list[dict[str, Any]] = field(default_factory=list)
     """What keeps it from being saved: ``path``, ``place`` in words, ``message``, and ``line`` of a text."""
 
@@ -100,7 +100,7 @@ def show_editor(
         return _ask_backtest(flow_admin, request, flow, posted, posted.checked.spec)
     with transaction.atomic():
         if flow is not None:
-            # Whoever saves the flow at the same moment waits for the answer.
+            # A save of the same flow by another request waits for the answer.
             Flow.objects.select_for_update().get(pk=flow.pk)
             conflict = load_conflict(flow, posted.checked.spec, _read_base(request))
             if conflict and request.POST.get("_overwrite") != str(conflict.latest.number):
@@ -178,7 +178,7 @@ def _read_text(text: str) -> PostedFlow:
 def _publish(
     flow_admin: FlowAdmin, request: HttpRequest, flow: Flow | None, checked: CheckedDocument, note: str
 ) -> FlowVersion:
-    """Publish the flow, log it, and tell what became of it. Raises ``SpecError``."""
+    """Publish the flow, log it, and report the result. Raises ``SpecError``."""
     assert checked.spec is not None
     latest = flow.versions.first() if flow is not None else None
     user: Any = request.user

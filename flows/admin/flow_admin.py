@@ -85,7 +85,7 @@ class FlowAdmin(ProtectedDeletionMixin, _ModelAdmin):
 
     @admin.display(description="Plug-ins")
     def plugins(self, flow: Flow) -> str | None:
-        """Whether the live version names plug-ins that nobody registers."""
+        """Whether the live version names plug-ins that are not registered."""
         return plugin_page.mark_missing(flow)
 
     @admin.display(description="Steps")

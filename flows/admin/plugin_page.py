@@ -38,7 +38,7 @@ _Known = TypeVar("_Known", OutputType, PythonFunction)
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """What the page shows of a registered thing, or of a name that nobody registers."""
+    """What the page shows of a registered thing, or of a name that is not registered."""
 
     kind: str
     name: str
@@ -105,7 +105,7 @@ def format_docstring(thing: Any) -> SafeString:
 
 
 def mark_missing(flow: Flow) -> SafeString | None:
-    """For the list of flows: which plug-ins the live version names that nobody registers. No query if it is loaded."""
+    """For the list of flows: the plug-ins of the live version that are not registered. No query if it is loaded."""
     version = flow.live_version
     missing = find_missing_names(version) if version is not None else []
     if not missing:

@@ -21,7 +21,7 @@ class PostedError(ValueError):
 
 def read_posted_json(request: HttpRequest, *, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
     """The JSON object that was posted. Raises ``PostedError`` if it is none, or larger than ``max_bytes``."""
-    # Not `request.body`: of a form that CSRF protection has looked into already there is none.
+    # Not `request.body`: of a form that CSRF protection has read already there is none.
     body = request.read(max_bytes + 1)
     if len(body) > max_bytes:
         raise PostedError(f"That is more than {max_bytes // 1024} KB. Make the text smaller.")

@@ -65,7 +65,7 @@ class ProtectedDeletionMixin:
     def log_deletions(self, request: HttpRequest, queryset: Iterable[Any]) -> Any:
         """Log what is about to be deleted."""
         return LogEntry.objects.log_actions(
-            user_id=request.user.pk or 0,  # nobody deletes without having signed in
+            user_id=request.user.pk or 0,  # only signed-in users delete
             queryset=queryset,
             action_flag=DELETION,
             change_message=self.deletion_words,

@@ -24,7 +24,7 @@ from flows.publishing import NOTE_LENGTH, find_problems, make_note, read_restore
 
 @dataclass
 class _Restoring:
-    """What is known of a version that somebody wants back."""
+    """What is known of a version that is to be restored."""
 
     flow: Flow
     version: FlowVersion
@@ -63,7 +63,7 @@ def show_restoring(site: AdminSite, request: HttpRequest, /, flow_id: int, numbe
     """Show what restoring a version changes, ask, and do it."""
     is_posted = request.method == "POST"
     with transaction.atomic():
-        # Whoever saves the flow meanwhile waits for the answer.
+        # A save of the same flow by another request waits for the answer.
         flows = Flow.objects.select_for_update() if is_posted else Flow.objects.select_related("live_version")
         flow = get_object_or_404(flows, pk=flow_id)
         version = get_object_or_404(list_versions(flow), number=number)

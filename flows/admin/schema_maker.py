@@ -107,7 +107,7 @@ def _make_strict(schema: dict[str, Any], optional: str) -> dict[str, Any]:
 
 
 def _list_changed_lines(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    # Without commas: one that follows a line is no change of it.
+    # Without commas: one that follows a line is not a change of it.
     texts = (json.dumps(schema, indent=1, separators=("", ": "), ensure_ascii=False) for schema in (old, new))
     lines = (line for block in compare_texts(*texts).blocks for line in block.lines)
     return [f"{line.kind.value} `{line.text.strip()}`" for line in lines if line.kind is not LineKind.SAME]

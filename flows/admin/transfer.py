@@ -100,7 +100,7 @@ def download_flows(site: AdminSite, request: HttpRequest, /) -> HttpResponseBase
 
 
 def download_schema(request: HttpRequest, /) -> HttpResponseBase:
-    """The JSON Schema of flow files, which editors look for beside them."""
+    """The JSON Schema of flow files, which editors search for beside them."""
     if not SCHEMA_PATH.exists():
         raise Http404("This installation has no copy of docs/flow.schema.json.")
     return FileResponse(SCHEMA_PATH.open("rb"), as_attachment=True, content_type="application/schema+json")
@@ -133,7 +133,7 @@ def _import(site: AdminSite, request: HttpRequest, upload: Upload) -> dict[str, 
     if upload.note_error:
         return {}
     with transaction.atomic():
-        # Whoever saves the flow meanwhile waits for the answer.
+        # A save of the same flow by another request waits for the answer.
         flow = Flow.objects.select_for_update().filter(name=upload.spec.name).first()
         plan = plan_load(upload.spec)
         if find_obstacle(request, plan):

@@ -1,4 +1,4 @@
-"""What somebody sends in as a flow file: read and checked, with a message."""
+"""Uploaded flow files: read and checked, with a message."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _find_line(lines: list[str], problem: FileProblem) -> str:
 
 def find_obstacle(request: HttpRequest, plan: LoadPlan) -> str:
     """Why the user may not import what is planned; nothing if they may."""
-    # Whoever may add a flow but not change it could do nothing with it afterwards; the editor asks for both too.
+    # With the permission to add a flow alone, a user could do nothing with it afterwards; the editor requires both too.
     wanted = {"flows.change_flow": "change flows"}
     if plan.flow is None:
         wanted = {"flows.add_flow": "add flows", **wanted}

@@ -83,7 +83,7 @@ class FlowVersionAdmin(ProtectedDeletionMixin, _ModelAdmin):
 
     @admin.display(description="Digest")
     def short_digest(self, version: FlowVersion) -> str:
-        """Enough of the digest to tell versions apart."""
+        """Enough of the digest to distinguish versions."""
         return version.digest[:10]
 
     @admin.display(description="Definition")
@@ -100,11 +100,11 @@ class FlowVersionAdmin(ProtectedDeletionMixin, _ModelAdmin):
         return None
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Nobody: versions are made by saving a flow."""
+        """Never: versions are created by saving a flow."""
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Nobody: versions never change."""
+        """Never: versions don't change."""
         return False
 
     def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any) -> Any:

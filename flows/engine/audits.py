@@ -74,7 +74,7 @@ async def _evaluate_rule(audit: AuditSpec, evaluator: Evaluator, typed_output: B
 
 
 async def _ask_each(audit: AuditSpec, for_each: str, evaluator: Evaluator) -> list[_RefusedItem]:
-    """The elements that the rule refuses. Raises ``ExpressionError``, with those ``found`` all the same."""
+    """The elements that the rule refuses. Raises ``ExpressionError``, with those ``found`` nonetheless."""
     if audit.rule.startswith(PREFIX):
         raise ExpressionError(PYTHON_BESIDE_FOR_EACH)
     items = await evaluator.evaluate("for_each", for_each)
@@ -97,7 +97,7 @@ async def _collect_issues(audit: AuditSpec, evaluator: Evaluator, finding: Await
     issues: list[Issue] = []
     try:
         elements = _list_elements(audit, await finding)
-    except Exception as error:  # noqa: BLE001  # what a plug-in gave is anybody's object, and reading it runs its code
+    except Exception as error:  # noqa: BLE001  # what a plug-in gave may be any object, and reading it runs its code
         faults.append(error)
         elements = _list_elements(audit, list(getattr(error, "found", ())))
     for element in elements[:MAX_ISSUES]:
@@ -155,7 +155,7 @@ def _read_fields(element: Any) -> dict[str, Any]:
 def _begin_refused(audit: AuditSpec, refused: _RefusedItem) -> tuple[dict[str, Any], dict[str, Any]]:
     """The fields of the issue of an element of ``for_each``, which says none itself, and what expressions see."""
     path = parse_output_path(audit.for_each or "")
-    # Where the issue has a path, the element stands there.
+    # Where the issue has a path, the element is there.
     fields = {"context": {"item": refused.value}} if path is None else {"path": format_pointer((*path, refused.index))}
     return fields, {"item": refused.value, "index": refused.index}
 

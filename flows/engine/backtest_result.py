@@ -37,7 +37,7 @@ class BacktestReason(StrEnum):
     INPUT_DIFFERS = "input_differs"
     """The next model step would have had another input or other earlier results in its prompt."""
     NOT_REACHED = "not_reached"
-    """The run never came to the step that would follow."""
+    """The run never reached the step that would follow."""
     NEW_STEP = "new_step"
     """The candidate asks a model in a step that the run's definition doesn't have."""
     OTHER_MODEL = "other_model"

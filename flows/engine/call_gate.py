@@ -1,4 +1,4 @@
-"""The gate before each model call: rate limits stand here, outside of the planner.
+"""The gate before each model call: rate limits apply here, outside of the planner.
 
 The shell asks for a permit before an attempt begins, so that an attempt which waits for its turn has not begun yet.
 """

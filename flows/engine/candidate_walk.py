@@ -140,7 +140,7 @@ class Walk:
         return None
 
     def _is_judged_alike(self, index: int, names: Iterable[str]) -> bool:
-        """Whether a step stands where it stood, with the same in these fields."""
+        """Whether a step has its old position, with the same in these fields."""
         if self.origins.get(index) != index:
             return False
         own, step = self.past.spec.step(index), self.candidate.step(index)

@@ -85,7 +85,7 @@ class Scope:
         try:
             result = expression.program.execute(self._context)
         except BaseException as error:
-            # A panic in Rust arrives as something that is no Exception; what ends a process or task goes on.
+            # A panic in Rust arrives as something that is not an Exception; what ends a process or task goes on.
             if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
                 raise
             if current.fault is None:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the time and waits."""
+    """Gives the time and waits."""
 
     def now(self) -> datetime:
         """The current time, aware, in UTC."""

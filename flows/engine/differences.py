@@ -30,7 +30,7 @@ MAX_SUMMARY_LENGTH = 100
 _MAX_COMPARED = 10_000
 """Items, old and new, between their common ends that ``difflib`` compares (2 s at worst); more differ wholly."""
 _MAX_PAIRS = 200_000
-"""Pairs of equal items that ``difflib`` looks at one by one; with more pairs it ignores very frequent items."""
+"""Pairs of equal items that ``difflib`` compares one by one; with more pairs it ignores very frequent items."""
 _MAX_MARKED = 4_000
 """Words of two lines that are compared with each other."""
 _MIN_IN_COMMON = 0.3
@@ -59,9 +59,9 @@ class Stretch(NamedTuple):
 
 def compare_sequences(old: list[Any], new: list[Any]) -> list[Stretch]:
     """Both lists, of hashable items, cut into stretches without gaps; same and different ones alternate."""
-    room = min(len(old), len(new))
-    start = next((place for place in range(room) if old[place] != new[place]), room)
-    end = next((place for place in range(room - start) if old[-1 - place] != new[-1 - place]), room - start)
+    shorter = min(len(old), len(new))
+    start = next((place for place in range(shorter) if old[place] != new[place]), shorter)
+    end = next((place for place in range(shorter - start) if old[-1 - place] != new[-1 - place]), shorter - start)
     before, after = old[start : len(old) - end], new[start : len(new) - end]
     stretches = [Stretch(slice(0, start), slice(0, start), is_same=True)] if start else []
     if len(before) + len(after) > _MAX_COMPARED:
@@ -124,7 +124,7 @@ class Line(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Lines that stand together. Folded ones are unchanged and need not be in view."""
+    """Lines that are together. Folded ones are unchanged and need not be in view."""
 
     lines: list[Line]
     is_folded: bool = False
@@ -142,14 +142,14 @@ def compare_texts(old: str, new: str) -> TextDifference:
     before, after = old.split("\n") if old else [], new.split("\n") if new else []
     stretches = compare_sequences(before, after)
     blocks: list[Block] = []
-    room, left_out = MAX_LINES, 0
+    remaining, left_out = MAX_LINES, 0
     for position, (left, right, is_same) in enumerate(stretches):
         if is_same:
             blocks += _fold(before[left], is_first=position == 0, is_last=position == len(stretches) - 1)
             continue
-        lines = _pair_lines(before[left][:room], after[right][:room])[:room]
+        lines = _pair_lines(before[left][:remaining], after[right][:remaining])[:remaining]
         left_out += len(before[left]) + len(after[right]) - len(lines)
-        room -= len(lines)
+        remaining -= len(lines)
         blocks += [Block(lines)] if lines else []
     return TextDifference(blocks, left_out)
 
@@ -256,7 +256,7 @@ class Change:
     """What became of the flow as a whole, of one step, or of one audit.
 
     ``place`` counts from 1: in the new spec, or in the old one for what was removed; 0 for the flow. ``notes`` hold
-    what is no field, such as a move. Changes of a step's audits are in ``audits``.
+    what is not a field, such as a move. Changes of a step's audits are in ``audits``.
     """
 
     subject: Subject
@@ -276,7 +276,7 @@ class Change:
 
 
 def compare_specs(old: FlowSpec, new: FlowSpec) -> list[Change]:
-    """All that differs: the flow's own fields, then steps in their new order, removed ones where they stood."""
+    """All that differs: the flow's own fields, then steps in their new order, removed ones where they were."""
     fields = _compare_fields(old, new)
     own = [Change(Subject.FLOW, ChangeKind.CHANGED, new.name, fields=fields)] if fields else []
     return [*own, *_compare_parts(Subject.STEP, old.steps, new.steps, pair_steps(old.steps, new.steps))]

@@ -58,7 +58,7 @@ class Evaluator:
         self._scope = Scope(variables)
 
     async def evaluate(self, field: str, text: str, **extra: Any) -> Any:
-        """The value of ``text``, which stands in ``field`` of the spec, over the variables and ``extra``.
+        """The value of ``text``, which is in ``field`` of the spec, over the variables and ``extra``.
 
         Raises ``ExpressionError`` whatever goes wrong in it.
         """
@@ -111,7 +111,7 @@ async def prepare_input(
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """The input of step ``index``: its ``input_expression``, else the previous output; then its ``input_sanitizer``.
 
-    Beside it stand the fingerprints of the plug-ins that it used, by name. Raises ``ExpressionError`` with a sentence
+    Beside it are the fingerprints of the plug-ins that it used, by name. Raises ``ExpressionError`` with a sentence
     that names step and field, ``MissingInputError`` where nothing is there, and what ``before_slow`` raises.
     """
     step = spec.step(index)

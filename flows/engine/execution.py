@@ -185,7 +185,7 @@ class _Ready:
 
 @dataclass(frozen=True)
 class Execution:
-    """Runs one spec, which is frozen and resolved, from wherever a history stands to its end.
+    """Runs one spec, which is frozen and resolved, from the last entry of a history to its end.
 
     ``client`` makes the calls at the default provider, ``clients`` those at others, by the provider's name.
     ``call_timeout``, ``plugin_timeout`` and ``max_wait`` are in seconds; a wait longer than ``max_wait`` pauses
@@ -454,7 +454,7 @@ def _break_off(budget: TimeBudget) -> AttemptError:
 
 
 def _find_overrun(budget: TimeBudget, ended: Attempt) -> Finish | None:
-    """The end of a run whose attempt was broken off at a deadline; what passed all the same goes on."""
+    """The end of a run whose attempt was broken off at a deadline; what passed nonetheless goes on."""
     if budget.deadline is None or not budget.expired or ended.passed:
         return None
     return budget.deadline.end(now=budget.deadline.moment, blocking=(ended.step, ended.number))

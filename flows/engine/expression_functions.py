@@ -86,7 +86,7 @@ def compile_pattern(pattern: str) -> Callable[[str], bool]:
 def _freeze(value: Any) -> Any:
     """A hashable value that equals that of another one exactly if CEL calls the two equal."""
     if isinstance(value, bool):
-        # A bool is no number to CEL, and is one to Python.
+        # A bool is not a number to CEL, and is one to Python.
         return (bool, value)
     if isinstance(value, dict):
         return frozenset((key, _freeze(item)) for key, item in value.items())
@@ -219,7 +219,7 @@ FUNCTIONS: dict[str, tuple[str, str]] = {
 
 
 NAMESPACES = frozenset(name.partition(".")[0] for name in FUNCTIONS if "." in name)
-"""Names before a dot that are no variables but the first part of a function's name."""
+"""Names before a dot that are not variables but the first part of a function's name."""
 
 
 def _guard(name: str, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -16,7 +16,7 @@ from flows.engine.json_values import follow_ref, shorten
 from flows.engine.message_template import list_placeholders, parse_template
 from flows.engine.plugins import PREFIX
 
-# What these say about properties is more than a look-up can tell.
+# What these say about properties is more than a look-up can find.
 _INTRICATE = frozenset(
     {"allOf", "dependentSchemas", "if", "not", "patternProperties", "propertyNames", "$dynamicRef", "prefixItems"}
 )
@@ -56,7 +56,7 @@ def find_field_warnings(
 
     ``schemas`` are those of the outputs by index, 0 for the input; one that is not known is missing or None. ``rule``
     and ``for_each`` are those of the field's audit: they say what ``item`` is. Raises ``ExpressionError`` for a text
-    that is no expression; one that names a Python function has no paths, a ``system_message`` has placeholders.
+    that is not an expression; one that names a Python function has no paths, a ``system_message`` has placeholders.
     """
     if text.startswith(PREFIX) and field != "system_message":
         return []
@@ -88,7 +88,7 @@ def find_field_warnings(
 
 
 def parse_output_path(text: str) -> tuple[str, ...] | None:
-    """The parts of ``output.clauses`` or ``output.risks[0].parts``; None for a text that is no path into the output."""
+    """The parts of ``output.clauses`` or ``output.risks[0].parts``; None for any other text."""
     path = _PATH.fullmatch(text.strip())
     if path is None or path["root"] != "output" or path["loop"]:
         return None

@@ -1,7 +1,7 @@
 """The expression language of flows: CEL, the Common Expression Language, by the package ``cel``.
 
 ``parse_expression`` checks an expression when its flow is saved; ``cel_evaluation`` evaluates it. A text that begins
-with ``python:`` names a registered function and is no expression: callers tell the two apart before they come here.
+with ``python:`` names a registered function and is not an expression: callers separate the two before.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class CompiledExpression:
 def parse_expression(text: str, *, variables: frozenset[str]) -> CompiledExpression:
     """Check an expression that may read ``variables``, and compile it.
 
-    Raises ``ExpressionError``, with line and column where one place is wrong: for text that is no expression, is empty
+    Raises ``ExpressionError``, with line and column where one place is wrong: for text that isn't an expression, empty
     or longer than ``MAX_LENGTH`` characters, and for unknown variables and functions.
     """
     if len(text) > MAX_LENGTH:
@@ -158,7 +158,7 @@ def parse_expression(text: str, *, variables: frozenset[str]) -> CompiledExpress
 
 
 def split_tokens(text: str) -> list[Token]:
-    """The tokens of any text, without white space and comments. What is no token is a symbol of one character."""
+    """The tokens of any text, without white space and comments. What is not a token is a symbol of one character."""
     return [match for match in _TOKEN.finditer(text) if match.lastgroup != "space"]
 
 
@@ -183,7 +183,7 @@ def _fail_syntax(text: str, tokens: Sequence[Token], message: str) -> NoReturn:
     """Raise ``ExpressionError`` for a text that ``cel`` refuses with ``message``."""
     for token in tokens:
         if token[0] in _HINTS and text[: token.start()].rstrip()[-1:] != ".":
-            fail_at(text, token.start(), f"“{token[0]}” can't stand here; write {_HINTS[token[0]]}")
+            fail_at(text, token.start(), f"“{token[0]}” can't be used here; write {_HINTS[token[0]]}")
     place = _PLACE.search(message.removeprefix(f"Failed to parse expression '{text}': "))
     if place is None:
         raise ExpressionError("The expression can't be read.")
@@ -206,7 +206,7 @@ def _suggest(name: str, names: Iterable[str]) -> str:
 
 @dataclass
 class _Bracket:
-    """An open bracket: what stands before it, and the name of the element if it is that of a loop."""
+    """An open bracket: what is before it, and the name of the element if it is that of a loop."""
 
     function: str = ""
     element: str = ""
@@ -263,7 +263,7 @@ class _Scan:
     def _read_name(self, position: int, name: str) -> None:
         is_member = self._words[position - 1] == "."
         is_namespace = name in NAMESPACES and self._words[position + 3] == "("
-        # The name that a loop binds stands in front of the loop's first comma.
+        # The name that a loop binds is in front of the loop's first comma.
         is_bound = bool(self._open and self._open[-1].element) and self._words[position - 2] in LOOPS
         if name in LOOPS and self._words[position + 1] == "(":
             self._open_loop(position, name, is_member)

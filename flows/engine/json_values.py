@@ -25,7 +25,7 @@ MAX_DEPTH = 100
 """How many levels of objects and lists a value may have."""
 
 MAX_VALUES = 1_000_000
-"""How many values a value may hold that must be copied, each counted wherever it stands."""
+"""How many values a value may hold that must be copied, each counted wherever it is."""
 
 MAX_PROBLEMS = 100
 """Places of one value that are listed as impossible to store."""
@@ -89,7 +89,7 @@ def parse_json(text: str) -> Any:
 def dump_json(value: Any, *, indent: int | None = None) -> str:
     """Write a JSON value as text: compact, or indented by ``indent`` spaces. Non-ASCII characters stay as they are.
 
-    Raises ``ValueError`` for NaN and infinities, ``TypeError`` for what is no JSON value.
+    Raises ``ValueError`` for NaN and infinities, ``TypeError`` for what is not a JSON value.
     """
     if indent is None:
         return _ENCODER.encode(value)
@@ -105,7 +105,7 @@ def dump_line(value: Any) -> str:
 def dump_visible(value: Any) -> str:
     """The JSON text of a value as the model may see it: without internal keys."""
     text = dump_line(value)
-    # Most values have none, and a look at the text is cheaper than a copy.
+    # Most values have none, and to scan the text is cheaper than a copy.
     return dump_line(strip_internal(value)) if '"_' in text else text
 
 
@@ -204,7 +204,7 @@ def clean_value(value: Any) -> Cleaned:
 
 
 def find_unstorable(value: Any, *place: str | int) -> list[Problem]:
-    """List the parts of a JSON value that can't be stored, with JSON pointers; ``place`` is where it stands."""
+    """List the parts of a JSON value that can't be stored, with JSON pointers; ``place`` is where it is."""
     around = format_pointer(place)
     return [Problem(around + problem.path, problem.message) for problem in clean_value(value).problems]
 
@@ -244,7 +244,7 @@ def _are_storable(texts: list[Any]) -> bool:
         text = "".join(texts)
         return "\0" not in text and (text.isascii() or bool(text.encode()))
     except (TypeError, UnicodeEncodeError):
-        # A TypeError: the key of an object is no text.
+        # A TypeError: the key of an object is not a text.
         return False
 
 
@@ -337,7 +337,7 @@ def parse_pointer(pointer: str) -> tuple[str, ...]:
 def resolve_pointer(value: Any, pointer: str) -> Any:
     """The part of ``value`` that ``pointer`` points at.
 
-    Raises ``LookupError`` where there is nothing, ``ValueError`` if ``pointer`` is no JSON pointer.
+    Raises ``LookupError`` where there is nothing, ``ValueError`` if ``pointer`` is not a JSON pointer.
     """
     for part in parse_pointer(pointer):
         if isinstance(value, dict) and part in value:

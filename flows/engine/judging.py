@@ -134,7 +134,7 @@ def clean_output(found: Any) -> tuple[dict[str, Any], tuple[Issue, ...]]:
     """What can be stored of an output, with a low issue for each place that had to be changed.
 
     History must equal what is stored, so this comes before an output is judged or appended. Raises
-    ``ExpressionError`` for what is no map and ``ValueError`` for what has no JSON form.
+    ``ExpressionError`` for what is not a map and ``ValueError`` for what has no JSON form.
     """
     cleaned = clean_value(found)
     if not isinstance(cleaned.value, dict):

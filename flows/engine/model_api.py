@@ -1,4 +1,4 @@
-"""One forced, strict tool call by either API of OpenAI: its body, and what stands where in one."""
+"""One forced, strict tool call by either API of OpenAI: its body, and where its parts are."""
 
 from __future__ import annotations
 

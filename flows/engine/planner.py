@@ -234,7 +234,7 @@ def describe_used_tokens(budget: int, used: int) -> str:
 def describe_used_cost(budget: Decimal, used: Decimal) -> str:
     """A budget in USD that is used up, in words: ``budget of $0.50 used ($0.53)``."""
     exponent = budget.normalize().as_tuple().exponent
-    assert isinstance(exponent, int)  # a letter for what is no number
+    assert isinstance(exponent, int)  # a letter for what is not a number
     places = max(2, -exponent)
     return f"budget of ${budget:,.{places}f} used (${used:,.{places}f})"
 

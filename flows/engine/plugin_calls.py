@@ -27,7 +27,7 @@ MAX_MESSAGE_LENGTH = 1_000
 """Characters that are kept of what a Python function raised."""
 
 _WHOLE = (str, bytes, Mapping, BaseModel, list)
-"""What can be gone through and is taken as it is all the same."""
+"""What can be iterated and is nonetheless taken as it is."""
 _slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 _abandoned: defaultdict[str, list[Future[Any]]] = defaultdict(list)
 
@@ -150,7 +150,7 @@ def copy_value(value: Any) -> Any:
 
 
 def copy_json(value: Any) -> Any:
-    """A copy of a JSON value that shares no object or list with it; what is no JSON stays the same object."""
+    """A copy of a JSON value that shares no object or list with it; what is not JSON stays the same object."""
     if type(value) is dict:
         return {key: copy_json(item) for key, item in value.items()}
     if type(value) is list:

@@ -195,7 +195,7 @@ def _add(
     if kind is not OutputType:
         inspect.signature(thing)  # raises where there is none to call it by
     entry, known = kind(name, thing, is_pure), entries.get(name)
-    # Importing a module a second time under its own name is no clash.
+    # Importing a module a second time under its own name is not a clash.
     if known is not None and known.origin != entry.origin:
         raise PluginError(
             f"“{name}” is registered twice: by {known.origin} and by {entry.origin}. Give one of them another name."

@@ -19,7 +19,7 @@ _OPENAI_HOST = ".api.openai.com"
 _AZURE_HOSTS = (".openai.azure.com", ".services.ai.azure.com", ".cognitiveservices.azure.com")
 _NEWER_ELSEWHERE = replace(NEWER_FAMILY, chat_tools=ForcedTools.ALWAYS)
 FINE_TUNED = "ft"
-"""What stands before the first colon in the name of a fine-tuned model of OpenAI's."""
+"""What is before the first colon in the name of a fine-tuned model of OpenAI's."""
 
 
 class Api(StrEnum):
@@ -116,7 +116,7 @@ class Provider:
     def _address(self) -> SplitResult:
         try:
             address = urlsplit(self.base_url)
-            address.port  # noqa: B018  # raises ValueError for one that is no number
+            address.port  # noqa: B018  # raises ValueError for one that is not a number
         except ValueError:
             return urlsplit("")
         return address
@@ -171,7 +171,7 @@ class ModelClient(Protocol):
         """Send ``request`` (the exact JSON body) once, without retries of its own.
 
         ``idempotency_key`` is the same whenever the same attempt is sent again; ``timeout`` is in seconds and
-        covers the whole call. Raises ``ModelError`` for everything that is no readable answer; its code says whether
+        covers the whole call. Raises ``ModelError`` for everything that is not a readable answer; its code says whether
         the call is repeated. So it is after ``TimeoutError`` and ``ConnectionError``. Anything else that it raises
         ends the run as errored, with all attempts kept.
         """

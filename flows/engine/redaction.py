@@ -1,7 +1,7 @@
 """Redaction: what a flow says must not be kept is taken out of attempts before they join the history.
 
 A rule is a JSON pointer (``/customer/email``; ``*`` stands for any name or position) into the input and into every
-output, or the name of a pattern of texts (``email``). What stands at a pointer of the input is taken out of all that
+output, or the name of a pattern of texts (``email``). What is at a pointer of the input is taken out of all that
 the run says elsewhere too, texts and numbers: a model repeats what it was sent.
 """
 
@@ -28,7 +28,7 @@ MARK = "[redacted]"
 """Stands in the place of a value; what a pattern found has the pattern's name in it."""
 
 MIN_LENGTH = 4
-"""Characters that a value needs to be looked for elsewhere: shorter ones stand in any text. A sign doesn't count."""
+"""Characters that a value needs to be searched for elsewhere: shorter ones are in any text. A sign doesn't count."""
 
 _Path = tuple[str, ...]
 _Leaf = str | int | float
@@ -70,7 +70,7 @@ def _list_leaves(value: Any, path: _Path = ()) -> Iterator[tuple[_Path, Any]]:
 # Named patterns. A match takes a bounded number of characters, so that any text is searched in linear time.
 
 _GAP = r"[ \u00A0\u2007\u2009\u202F\u2010-\u2015\u2212-]"
-"""Stands between groups of digits: a space or a hyphen, also one that is narrow, long or allows no line break."""
+"""Between groups of digits: a space or a hyphen, also one that is narrow, long or allows no line break."""
 _FOUR_BYTES = r"\d{1,3}(?:\.\d{1,3}){3}(?![A-Za-z0-9]|\.\d)"
 """An address of version 4. With a fifth number it is something else: a version of software, a section."""
 _GROUPED_CARD = rf"(?:2[1-7]|[3-9]\d)\d{{2,17}}+(?:{_GAP}\d{{4,15}}+){{0,3}}(?:{_GAP}\d{{1,15}}+)?(?!\d)"
@@ -161,7 +161,7 @@ def _fold(text: str) -> str:
 
 
 def _list_text_forms(text: str) -> set[str]:
-    """A text as it is and as it stands within JSON, none if it is too short."""
+    """A text as it is and as it is within JSON, none if it is too short."""
     if len(normalize("NFC", text)) < MIN_LENGTH:
         return set()
     # Letters with marks are written in one character or in several.
@@ -215,7 +215,7 @@ class Redactor:
         return cls(tuple(rules))._extend(input)
 
     def _extend(self, value: Any) -> Redactor:
-        """This redactor, which also finds what stands at the pointers of ``value``."""
+        """This redactor, which also finds what is at the pointers of ``value``."""
         found = {
             leaf
             for path, leaf in (_list_leaves(value) if self._pointers else ())
@@ -262,7 +262,7 @@ class Redactor:
         sent, kept = self.prompt
 
         def redact(text: str) -> str:
-            # The user's message is the input as JSON: in there pointers find also what is too short to be looked for.
+            # The user's message is the input as JSON: in there pointers find also what is too short to be searched for.
             # So they do in what placeholders put into the system message.
             if text == plain:
                 return redacted
@@ -335,7 +335,7 @@ class Redactor:
         """The text without values and without what patterns find."""
         for form in self._texts:
             text = text.replace(form, MARK)
-        # Looked for as plain texts first: most are nowhere, and patterns take long.
+        # Searched for as plain texts first: most are nowhere, and patterns take long.
         folded = _fold(text) if self._texts else ""
         for form in self._folded:
             if form in folded:

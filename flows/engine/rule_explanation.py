@@ -268,7 +268,7 @@ class _Span:
         return _Span(self.whole, self.tokens[part])
 
     def _list_depths(self) -> Iterator[tuple[int, str, int]]:
-        """Position, word and depth of each token; a bracket has that of what stands in it."""
+        """Position, word and depth of each token; a bracket has that of what is in it."""
         depth = 0
         for position, token in enumerate(self.tokens):
             depth += token["symbol"] is not None and token[0] in "([{"

@@ -150,7 +150,7 @@ def list_rows(schema: dict[str, Any]) -> list[SchemaRow]:
     """The fields of a schema, those of objects within it below their own; ``MAX_FIELDS`` at most.
 
     References are followed as long as they don't lead back. A union shows the fields of each of its forms. Raises
-    ``SpecError`` for what is no schema.
+    ``SpecError`` for what is not a schema.
     """
     if problems := check_schema(schema):
         raise SpecError(problems)

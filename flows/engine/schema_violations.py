@@ -55,7 +55,7 @@ def find_violations(root: dict[str, Any], value: Any) -> Iterator[Problem]:
 
 
 def _walk(root: dict[str, Any], place: Path, value: Any, path: Path, fits: Fits) -> Iterator[Problem]:
-    """What is wrong with a value that stands at ``path``, by the schema that stands at ``place``."""
+    """What is wrong with the value at ``path``, by the schema at ``place``."""
     if fits(place, value):
         return
     schema = resolve_pointer(root, format_pointer(place))
@@ -132,7 +132,7 @@ _MARKS: tuple[Callable[[dict[str, Any]], dict[str, Any]], ...] = (
     lambda branch: {**_select(branch, "required"), "properties": _select_parts(branch), "additionalProperties": False},
     lambda branch: {"properties": _select_parts(branch, "type")},
 )
-"""What tells the branches of a union apart: the type, constants, the names of properties, and their types."""
+"""What distinguishes the branches of a union: the type, constants, the names of properties, and their types."""
 
 
 def find_meant(branches: Sequence[dict[str, Any]], value: Any) -> int | None:
@@ -155,7 +155,7 @@ def _select_parts(branch: dict[str, Any], *keywords: str) -> dict[str, Any]:
 
 
 def resolve_refs(schema: Any, root: dict[str, Any]) -> dict[str, Any]:
-    """A schema with its reference followed, also where it leads to others; an empty one for what is no object."""
+    """A schema with its reference followed, also where it leads to others; an empty one for what is not an object."""
     for _ in range(10):
         if not isinstance(schema, dict) or not isinstance(schema.get("$ref"), str):
             break

@@ -104,7 +104,7 @@ class CompiledSchema:
                 return []
             problems = list(islice(find_violations(self.schema, value), MAX_VIOLATIONS + 1))
         except ValueError:
-            # Not JSON at all: half of a surrogate pair, a key that is no text, an object of Python.
+            # Not JSON at all: half of a surrogate pair, a key that is not a text, an object of Python.
             return [Problem("", "The value contains something that JSON can't represent.")]
         except RecursionError:
             return [Problem("", "The value or its schema is nested too deeply to be checked.")]
@@ -114,7 +114,7 @@ class CompiledSchema:
 
 
 def compile_schema(schema: dict[str, Any]) -> CompiledSchema:
-    """The compiled form of a schema, cached for all equal ones. Raises ``SpecError`` if it is no schema."""
+    """The compiled form of a schema, cached for all equal ones. Raises ``SpecError`` if it is not a schema."""
     return _compile(dump_json(schema))
 
 
@@ -208,7 +208,7 @@ def check_input_schema(schema: Any) -> list[Problem]:
 
 
 def refuse_document(schema: Any) -> str | None:
-    """Why a value can't even be looked into as a schema: no object, too deep, too large; None if it can."""
+    """Why a value can't even be checked as a schema: no object, too deep, too large; None if it can."""
     if not isinstance(schema, dict):
         return f"A schema must be a JSON object, not {describe_type(schema)}."
     try:

@@ -345,7 +345,7 @@ def validate_document(kind: type[_Model], document: Any) -> _Model:
         problems = [
             Problem(format_pointer(details["loc"]), _describe_error(dict(details)))
             for details in error.errors()
-            # Entries that are wrong themselves are no missing entries.
+            # Entries that are wrong themselves are not missing entries.
             if not (details["type"] == "too_short" and details["input"])
         ]
         raise SpecError(problems) from error

@@ -86,7 +86,7 @@ def check_spec(
     whether the models can be asked where they are.
     """
     problems = list(_check_audit_counts(spec))
-    # To look at each of thousands of audits takes minutes.
+    # To check each of thousands of audits takes minutes.
     steps = [step.model_copy(update={"audits": ()}) if problems else step for step in spec.steps]
     if spec.input_schema is not None:
         problems += _place("/input_schema", check_input_schema(spec.input_schema))
@@ -102,7 +102,7 @@ def check_spec(
 
 
 def _place(pointer: str, problems: Iterable[Problem]) -> Iterator[Problem]:
-    """The problems of a part that stands at ``pointer``."""
+    """The problems of the part at ``pointer``."""
     return (Problem(f"{pointer}{problem.path}", problem.message) for problem in problems)
 
 
@@ -224,7 +224,7 @@ def _check_include_results(index: int, step: StepSpec) -> Iterator[Problem]:
 
 
 def check_expression(field: str, text: str, registry: Registry, more_variables: frozenset[str] = frozenset()) -> None:
-    """Check what stands in one ``field`` of a flow: CEL text or ``python:name``.
+    """Check what is in one ``field`` of a flow: CEL text or ``python:name``.
 
     It may use the variables of the field and ``more_variables``. Raises ``ExpressionError``, with line and column where
     the fault has one place.
@@ -330,7 +330,7 @@ def read_document(
     """The flow in a document, and all its problems at once: those of fields, and what ``check`` finds in the others.
 
     A field that can't be read counts as not filled in, and nothing else is said of it. There is no flow where nothing
-    is left to check: the document is no object, or has no steps.
+    is left to check: the document is not an object, or has no steps.
     """
     try:
         spec = FlowSpec.from_document(document)
@@ -347,7 +347,7 @@ def read_document(
 
 
 def _leave_out(document: Any, problems: Sequence[Problem]) -> Any:
-    """The document without the fields that problems are about, and with stand-ins for those that every part has.
+    """The document without the fields that problems are about, and with placeholders for those that every part has.
 
     None where nothing would be left to check.
     """

@@ -87,7 +87,7 @@ class StoredRun:
     ) -> tuple[Attempt, Mapping[str, Sequence[Issue]]]:
         """The next attempt of step ``index`` of ``spec``: what it brought, judged again; computed where it is local.
 
-        Beside it stand the issues that each audit raised. Those of audits that are ``known`` are not looked for. Raises
+        Beside it are the issues that each audit raised. Those of audits that are ``known`` are left out. Raises
         ``ExpressionError`` if a local step has no input.
         """
         step, number = spec.step(index), len(history.attempts(index)) + 1
@@ -148,7 +148,7 @@ def _list_fingerprints(name: str, registry: Registry) -> Iterator[str]:
 def _find_reply_notes(stored: tuple[Issue, ...], judged: tuple[Issue, ...]) -> tuple[Issue, ...]:
     """The notes of what was replaced in a reply as it came, which its stored form doesn't show any more.
 
-    They stand before those of the sanitizer, which come up again.
+    They are before those of the sanitizer, which come up again.
     """
     counts = [sum(_is_note(issue) for issue in issues) for issues in (stored, judged)]
     return tuple(issue for issue in stored if _is_note(issue))[: max(0, counts[0] - counts[1])]

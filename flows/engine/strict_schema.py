@@ -70,7 +70,7 @@ def check_strict(schema: Any) -> list[Problem]:
         found += _check_node(node, path)
     problems = [Problem(format_pointer(path), message) for path, message in found]
     places = {problem.path for problem in problems}
-    # What is no JSON Schema at all is reported once, in our words where we have some.
+    # What is not a JSON Schema at all is reported once, in our words where we have some.
     return problems + [problem for problem in check_schema(schema) if problem.path not in places]
 
 
@@ -182,7 +182,7 @@ def _check_limits(schema: dict[str, Any]) -> Found:
 def _find_too_deep(
     node: Any, root: dict[str, Any], path: Path, level: int, refs: frozenset[str], followed: dict[str, int]
 ) -> Path | None:
-    """Where objects first stand more than ``MAX_NESTING`` levels inside each other; recursion counts once.
+    """Where objects are first nested more than ``MAX_NESTING`` levels; recursion counts once.
 
     ``followed`` holds the level from which on a reference was followed already.
     """
@@ -219,7 +219,7 @@ def make_strict(schema: Any, *, optional_becomes_null: bool = True) -> Any:
 
     Objects list their properties, all of them required, and take no others; what could be left out may be null, unless
     ``optional_becomes_null`` is false. ``oneOf`` becomes ``anyOf``, a single ``allOf`` is merged, a ``$ref`` with
-    keywords beside it is written out, and keywords that only restrict are dropped. What can't be looked into as a
+    keywords beside it is written out, and keywords that only restrict are dropped. What can't be read as a
     schema is returned as it is.
     """
     if refuse_document(schema) is not None:
@@ -290,7 +290,7 @@ def _make(node: Any, root: dict[str, Any], inlined: frozenset[str], is_nullable:
 
 
 def _write_out(node: dict[str, Any], root: dict[str, Any], inlined: frozenset[str]) -> dict[str, Any] | None:
-    """What a reference refers to, with the keywords that stand beside it; None if it can stay a reference."""
+    """What a reference refers to, with the keywords beside it; None if it can stay a reference."""
     siblings = {key: value for key, value in node.items() if key in SUPPORTED and key != "$ref"}
     target = follow_ref(root, node["$ref"])
     # What refers to itself is written out once; the words beside the inner references are dropped.

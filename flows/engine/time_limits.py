@@ -43,7 +43,7 @@ class Deadline:
 def find_deadline(
     spec: FlowSpec, history: History, step: int, *, run_deadline: datetime | None, now: datetime
 ) -> Deadline | None:
-    """What limits the time of the next attempt of ``step``: the step's own limit or the run's, whichever comes first.
+    """What limits the time of the next attempt of ``step``: the step's own limit or the run's, the earlier one.
 
     A step's time counts from the start of its first attempt, ``now`` if it has none yet.
     """

@@ -43,7 +43,7 @@ def find_digest(document: dict[str, Any]) -> str:
 def load_examples() -> list[str]:
     """Store the example flows and make them live; gives the names of those that are new or were brought up to date.
 
-    A flow of the same name whose latest version was made by somebody else is theirs and stays as it is, and so does
+    A flow of the same name whose latest version was made by another user is theirs and stays as it is, and so does
     an archived one. A deleted example comes back: archive what you don't want to see.
     """
     # Imported here since the rest of this package works without Django.

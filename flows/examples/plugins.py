@@ -36,7 +36,7 @@ SEEN_TOGETHER = (
     ("accent", "background", SHAPE_CONTRAST),
     ("focus_ring", "background", SHAPE_CONTRAST),
 )
-"""Colour, what it stands on, the least contrast. Besides these, ``on_x`` is text on ``x``."""
+"""Colour, its background, the least contrast. Besides these, ``on_x`` is text on ``x``."""
 
 Hex = Annotated[str, Field(pattern=HEX.pattern)]
 
@@ -81,7 +81,7 @@ class ColourSuite(BaseModel):
 
 @audit("wcag_contrast")
 async def audit_contrast(output: Mapping[str, Any] | BaseModel) -> list[Finding]:
-    """Colours that can't be told from what they stand on. Each finding carries the ``ratio``."""
+    """Colours that can't be distinguished from their background. Each finding carries the ``ratio``."""
     colours = output.model_dump() if isinstance(output, BaseModel) else output
     luminances = {name: measure_luminance(colour) for name, colour in colours.items() if is_hex(colour)}
     findings = []

@@ -127,7 +127,7 @@ _INVOICE = {
     "gross": 1905.19,
 }
 _INCOMPLETE_INVOICE = {**_INVOICE, "lines": _LINES[:2]}
-"""The deposit stands below the table, where it is easily missed."""
+"""The deposit is below the table, where it is easily missed."""
 
 
 _Answer = Mapping[str, Any] | Callable[[Mapping[str, Any]], dict[str, Any]]

@@ -10,7 +10,7 @@ from flows.flow_file.writing import render_document, render_flow
 
 _PACKED = Path(__file__).resolve().with_name("flow.schema.json")
 SCHEMA_PATH = _PACKED if _PACKED.exists() else Path(__file__).resolve().parents[2] / "docs" / "flow.schema.json"
-"""The JSON Schema of the format. Written files say that it stands beside them."""
+"""The JSON Schema of the format. Written files say that it is beside them."""
 
 __all__ = [
     "MAX_FILE_BYTES",

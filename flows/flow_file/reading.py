@@ -43,8 +43,8 @@ _LOADER: Any = getattr(yaml, "CLoader", yaml.Loader)
 class FileProblem:
     """One thing that is wrong in a file, and where.
 
-    ``path`` is a JSON pointer into the document, ``""`` for the whole of it or where the text is no document yet.
-    ``line`` and ``column`` count from 1; None where no place in the text is to blame.
+    ``path`` is a JSON pointer into the document, ``""`` for the whole of it or where the text is not a document yet.
+    ``line`` and ``column`` count from 1; None where no place in the text is the cause.
     """
 
     path: str
@@ -169,7 +169,7 @@ class _Parser:
         self.places: _Places = {}
 
     def parse(self) -> Any:
-        """The document. Raises ``YAMLError`` where the text is no YAML, ``FlowFileError`` for what is refused."""
+        """The document. Raises ``YAMLError`` where the text is not YAML, ``FlowFileError`` for what is refused."""
         next(self._events)  # the start of the stream
         if isinstance(next(self._events), yaml.StreamEndEvent):
             raise FlowFileError([FileProblem("", "The file is empty. It should begin with a name: “name: my-flow”.")])

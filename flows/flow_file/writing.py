@@ -51,7 +51,7 @@ def render_document(document: Mapping[str, Any]) -> str:
 
 
 class _Part(dict[str, Any]):
-    """A flow, a step or an audit: each of its fields stands on a line of its own."""
+    """A flow, a step or an audit: each of its fields is on a line of its own."""
 
 
 def _dump(value: Any) -> str:
@@ -63,7 +63,7 @@ class _Dumper(yaml.SafeDumper):
     """PyYAML's dumper with text in literal blocks, short lists on one line, and no references."""
 
     def ignore_aliases(self, data: Any) -> bool:
-        """Write a value wherever it stands, also if the same object stands elsewhere."""
+        """Write a value wherever it is, also if the same object is elsewhere."""
         return True
 
     def represent_sequence(self, tag: str, sequence: Any, flow_style: bool | None = None) -> yaml.SequenceNode:
@@ -105,7 +105,7 @@ _Dumper.add_representer(_Part, yaml.SafeDumper.represent_dict)
 
 
 def _fits_line(parts: list[yaml.Node]) -> bool:
-    """Whether scalars can stand on one line; what is empty has no other form."""
+    """Whether scalars can be on one line; what is empty has no other form."""
     if not all(isinstance(part, yaml.ScalarNode) for part in parts):
         return False
     width = sum(len(part.value) + 2 for part in parts)

@@ -27,7 +27,7 @@ admin.site.register(FlowVersion, RunCountingVersionAdmin)
 admin.site.unregister(User)
 admin.site.register(User, AccountAdmin)
 
-# The queue's own rows are no history, and its schedules name functions to call: neither is for the browser.
+# The queue's own rows are not history, and its schedules name functions to call: neither is for the browser.
 for _model in (Failure, OrmQ, Schedule, Success):
     if admin.site.is_registered(_model):
         admin.site.unregister(_model)

@@ -66,7 +66,7 @@ class AccountAdmin(UserAdmin):  # type: ignore[type-arg]  # generic for type che
         return super().has_delete_permission(request, obj) and _can_change(request, obj)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Nobody makes a superuser without being one."""
+        """Only superusers make superusers."""
         fields = super().get_readonly_fields(request, obj)
         return fields if getattr(request.user, "is_superuser", False) else (*fields, "is_superuser")
 

@@ -183,13 +183,13 @@ class HistoryAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic for t
         return any(lookup == getattr(one, "parameter_name", None) for one in self.list_filter or ())
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Nobody: history is written by workers."""
+        """Never: history is written by workers."""
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Nobody: what happened has happened."""
+        """Never: what happened has happened."""
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Nobody: history goes by the retention policy."""
+        """Never: history is deleted by the retention policy."""
         return False

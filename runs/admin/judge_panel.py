@@ -202,7 +202,7 @@ def build_panel(step: StepSpec, verdicts: Sequence[Verdict], obstacle: str, left
 
 
 def _build_line(step: StepSpec, verdict: Verdict) -> dict[str, Any]:
-    """One attempt: what it came to then and now, and what made the difference."""
+    """One attempt: its outcome then and now, and what made the difference."""
     past, now = verdict.past, verdict.now
     words, issues = _find_cause(step, verdict) if verdict.would_change else ("", verdict.appeared or verdict.gone)
     new, gone = len(verdict.appeared), len(verdict.gone)
@@ -225,7 +225,7 @@ def _build_line(step: StepSpec, verdict: Verdict) -> dict[str, Any]:
 
 
 def _find_cause(step: StepSpec, verdict: Verdict) -> tuple[str, list[Issue]]:
-    """The issues that make an attempt end otherwise, the gravest first, and what they are."""
+    """The issues that make an attempt end otherwise, the most severe first, and what they are."""
     if verdict.now.outcome is not Outcome.PASSED:
         blocking = verdict.list_blocking(step)
         # New ones say more than those that were there and only blocked nothing.

@@ -242,7 +242,7 @@ class IssueAdmin(HistoryAdmin):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Issue], search_term: str
     ) -> tuple[QuerySet[Issue], bool]:
-        """The newest issues in which each word stands; to search all of them takes the whole table."""
+        """The newest issues with each of the words; to search all of them takes the whole table."""
         words = " ".join(islice(smart_split(search_term), MAX_SEARCH_WORDS))
         if words:
             newest = Issue.objects.order_by("-pk").values_list("pk", flat=True).first() or 0

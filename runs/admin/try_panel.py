@@ -395,7 +395,7 @@ class Panel:
 
     @property
     def announcement(self) -> str:
-        """What screen readers are told of the answer."""
+        """What screen readers announce of the answer."""
         if self.verdict is not None:
             return f"{self.verdict['title']}: {self.verdict['badge'].word}."
         is_ready = self.preview.request is not None

@@ -95,7 +95,7 @@ def require_permission(request: Request, permission: str) -> None:
 
 
 def find_user(request: Request) -> User:
-    """The user that an operation is done for: the permission has let nobody else through."""
+    """The user that an operation is done for: the permission has let no other caller through."""
     user = request.user
     assert user.is_authenticated
     return user
@@ -181,7 +181,7 @@ read_time = time.time
 class RequestQuota(BaseThrottle):
     """Requests in this minute: by token, by user for a session, by address for anonymous callers.
 
-    They are counted in the cache “throttling”, which all web servers share with Redis; one that is away refuses nobody.
+    They are counted in the cache “throttling”, which all web servers share with Redis; without it all are let in.
     ``view.quota_headers`` gets the fields of the IETF's draft “RateLimit header fields for HTTP”.
     """
 

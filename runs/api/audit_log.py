@@ -1,4 +1,4 @@
-"""The audit log: who did what, when and from where."""
+"""The audit log: actions of users, with time and address."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class AuditLog(ApiView):
         It takes the permission to see the audit log, which administrators have. To read on from where a script
         stopped, send `after` with the number of the last entry that it has.
         """
-        # One more than the page holds tells whether there is another.
+        # One more than the page holds shows whether there is another.
         limit = query.limit + 1
         entries = fetch_entries(query.filter_entries(), limit=limit, before=query.before, after=query.after)
         page = cut_rows(entries, query, is_descending=True)

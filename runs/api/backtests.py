@@ -250,7 +250,7 @@ class Backtests(ApiView):
             sentence = f"The document of a flow has at most {MAX_FILE_BYTES:,} bytes."
             raise ApiProblem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large", sentence)
         if body.document is not None:
-            # Its rules and plug-ins run here, as those of a version that somebody may save do.
+            # Its rules and plug-ins run here, as those of a version that the caller may save do.
             require_permission(request, "flows.change_flow")
         flow, candidate = _find_candidate(body)
         filters = RunFilters() if body.filters is None else parse_filter_fields(body.filters)

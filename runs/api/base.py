@@ -173,7 +173,7 @@ def _build_links(page: Page[Any]) -> dict[str, str]:
 
 
 def _check_query(given: QueryDict, known: Mapping[str, bool]) -> None:
-    """Raise ``InvalidQuery`` for parameters that aren't known, and for those given twice that are no lists."""
+    """Raise ``InvalidQuery`` for parameters that aren't known, and for those given twice that are not lists."""
     problems = []
     for name, values in given.lists():
         if name not in known:
@@ -266,7 +266,7 @@ class Endpoint(APIView):
             self.check_throttles(request)
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Let nobody through who may not, and nothing that can't be read. Raises ``Http404`` for impossible numbers."""
+        """Refuse callers without the permission, and what can't be read. Raises ``Http404`` for impossible numbers."""
         self.format_kwarg = None
         self.perform_authentication(request)
         request.accepted_renderer, request.accepted_media_type = self.perform_content_negotiation(request)

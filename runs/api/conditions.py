@@ -16,7 +16,7 @@ _OF_BODY = ("Content-Type", "Content-Length", "Content-Disposition")
 
 
 def make_tag(representation: bytes) -> str:
-    """The ETag of an answer: another one for whatever is not the same in all parts."""
+    """The ETag of an answer: the same only if all parts are."""
     return quote_etag(hashlib.sha256(representation).hexdigest()[:32])
 
 

@@ -211,7 +211,7 @@ RENDERERS = (OpenApiJsonRenderer2, OpenApiJsonRenderer, YamlRenderer, OpenApiYam
 
 @cache
 def build_schema() -> dict[str, Any]:
-    """The OpenAPI document. It is the same for everybody, and made once."""
+    """The OpenAPI document. It is the same for all users, and built once."""
     patterns = [path("api/v1/", include("runs.api.urls"))]
     generator: Any = SchemaGenerator  # it has no types
     schema: dict[str, Any] = generator(patterns=patterns).get_schema(request=None, public=True)

@@ -118,7 +118,7 @@ def parse_wait(preferences: str) -> int | None:
 
 
 def _wait_for_end(run_id: int, seconds: float) -> RunState | None:
-    """The state at the end of a run, or after so many seconds. None if it is gone or too many requests wait."""
+    """The state at the end of a run, or after ``seconds``. None if it is gone or too many requests wait."""
     if not _slots.acquire(blocking=False):
         return None
     try:

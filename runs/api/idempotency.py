@@ -124,7 +124,7 @@ def _replay(stored: IdempotentRequest, request: Request) -> HttpResponse:
 def _list_fingerprints(request: Request) -> list[str]:
     """What is stored of method, address and body; then the same with previous secret keys.
 
-    Without the secret key nobody can try out what a body held, which may be redacted in the run that it made.
+    Without the secret key it can't be found by trial what a body held, which may be redacted in the run that it made.
     """
     body = json.dumps(request.data, separators=(",", ":"), default=str)
     text = f"{request.method} {request.get_full_path()}\n{body}".encode(errors="surrogatepass")

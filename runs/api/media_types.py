@@ -19,12 +19,12 @@ from runs.api.problems import ApiProblem
 
 
 class JsonParser(BaseParser):
-    """Reads a body as JSON. Keys that stand twice, NaN and what is nested without end are refused."""
+    """Reads a body as JSON. Repeated keys, NaN and what is nested without end are refused."""
 
     media_type = "application/json"
 
     def parse(self, stream: IO[bytes], media_type: str | None = None, parser_context: Any = None) -> Any:
-        """The value in the body. Raises ``ParseError`` for what is no JSON, ``ApiProblem`` for what is too large."""
+        """The value in the body. Raises ``ParseError`` for what is not JSON, ``ApiProblem`` for what is too large."""
         text = read_text(stream)
         try:
             return parse_json(text)
@@ -49,7 +49,7 @@ class JsonRenderer(JSONRenderer):
     """Writes models."""
 
     def render(self, data: Any, accepted_media_type: str | None = None, renderer_context: Any = None) -> bytes:
-        """The bytes of an answer; None is no bytes at all."""
+        """The bytes of an answer; none for None."""
         model: BaseModel | None = data
         return b"" if model is None else model.model_dump_json(exclude_unset=True).encode()
 

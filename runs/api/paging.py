@@ -21,7 +21,7 @@ from runs.documents.base import Page
 
 Row = TypeVar("Row")
 _Shape = TypeVar("_Shape", bound="Page[Any]")
-Turn = Mapping[str, str]
+PageLink = Mapping[str, str]
 """The paging parameters of another page; none of them: the list from its beginning."""
 
 
@@ -40,8 +40,8 @@ class Rows(NamedTuple, Generic[Row]):
     """The rows of a page in the order of the list, and where ``next`` and ``previous`` lead; None: nowhere."""
 
     rows: Sequence[Row]
-    next: Turn | None = None
-    previous: Turn | None = None
+    next: PageLink | None = None
+    previous: PageLink | None = None
 
 
 def fetch_rows(
@@ -103,12 +103,12 @@ def build_page(shape: type[_Shape], request: Request, found: Rows[Any], items: S
     )
 
 
-def _build_address(request: Request, turn: Turn | None) -> str | None:
-    if turn is None:
+def _build_address(request: Request, link: PageLink | None) -> str | None:
+    if link is None:
         return None
     query = request.query_params.copy()
     for name in ("before", "after"):
         query.pop(name, None)
-    query.update(turn)
+    query.update(link)
     text = query.urlencode()
     return request.build_absolute_uri(request.path + (f"?{text}" if text else ""))

@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 class ApiProblem(exceptions.APIException):
-    """A request that can't be done: a status, a type that programs can tell apart, and a sentence.
+    """A request that can't be done: a status, a type for programs, and a sentence.
 
     ``errors`` say what is wrong where: their paths are JSON pointers into the body, or names of query parameters.
     """
@@ -113,7 +113,7 @@ def list_problems(error: ValidationError) -> list[Problem]:
     return [
         Problem(format_pointer(one["loc"]), _MESSAGES.get(one["type"]) or _write_sentence(one["msg"]))
         for one in error.errors(include_url=False, include_input=False)
-        # That a field may be ``Omitted`` is no hint.
+        # That a field may be ``Omitted`` is not a hint.
         if one["type"] != "none_required"
     ]
 
@@ -209,7 +209,7 @@ def _translate(error: Exception) -> ApiProblem:
         case PermissionDenied():
             status, sentence = HTTPStatus.FORBIDDEN, str(error) or "You may not do that."
         case OperationalError() | InterfaceError():
-            # Others, such as a value that no column takes, are faults of ours: to ask again helps nobody.
+            # Others, such as a value that no column takes, are faults of ours: a retry would not help.
             _log.error("The database is not available.", exc_info=error)
             status, sentence = HTTPStatus.SERVICE_UNAVAILABLE, "The database is not available. Try again soon."
         case _:

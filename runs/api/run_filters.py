@@ -76,7 +76,7 @@ Filters = Annotated[FilterFields, WithJsonSchema(_OBJECT)]
 def parse_filters(given: QueryDict, others: type[_Query]) -> tuple[RunFilters, _Query]:
     """The filters that an address asks for, and its other parameters. Raises ``InvalidQuery`` with all that is wrong.
 
-    Pages show a list all the same where a filter is not valid, and say so; here it is an error. Costs a query for each
+    Pages show a list even where a filter is not valid, and say so; here it is an error. Costs a query for each
     of flow, version and user that is named.
     """
     filters, problems = _parse(given)

@@ -183,7 +183,7 @@ class PartsOfRuns(ApiView):
     def list_issues(self, request: Request, run_id: int, query: IssueFilters) -> Page[FoundIssue]:
         """Those of all attempts in the order of steps, attempts and audits, each with its attempt.
 
-        A field of an audit’s own that is called `attempt` stands in the document of the attempt only.
+        A field of an audit’s own that is called `attempt` is in the document of the attempt only.
         """
         _check_run(run_id)
         issues = IssueRow.objects.at_least(query.min_severity).filter(attempt__step__run=run_id)

@@ -108,7 +108,7 @@ class Runs(ApiView):
         A search that finds little in very many runs may stop early: then a page has fewer items than `limit`, or none,
         and `next` goes on from where it stopped. The list ends where `next` is null.
         """
-        # One more than the page holds tells whether there is another.
+        # One more than the page holds shows whether there is another.
         filters, query = parse_filters(request.query_params, RowPaging)
         found = fetch_matching_runs(filters, before=query.before, after=query.after, limit=query.limit + 1)
         page = cut_page(found, limit=query.limit, before=query.before, after=query.after)

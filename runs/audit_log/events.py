@@ -21,7 +21,7 @@ _is_off: ContextVar[bool] = ContextVar("audit_log_is_off", default=False)
 
 
 class AuditAction(models.TextChoices):
-    """What was done. Values are stored and stand in addresses: they never change."""
+    """What was done. Values are stored, and part of addresses: they never change."""
 
     SIGNED_IN = "signed_in", "Signed in"
     SIGN_IN_FAILED = "sign_in_failed", "Failed to sign in"

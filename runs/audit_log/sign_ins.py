@@ -68,6 +68,6 @@ def _log_lockout(*, request: HttpRequest, username: str | None = None, **_: Any)
 
 
 def _log_anonymous(action: AuditAction, name: Any) -> None:
-    # What is no user's name may be a password in the wrong field: it is not kept.
+    # What is not a user's name may be a password in the wrong field: it is not kept.
     user = User.objects.filter(username=str(name).replace("\0", "")).first() if name else None
     log_audit_event(action=action, about=user, details={} if user else {"unknown_name": True})

@@ -17,7 +17,7 @@ from runs.backtests.totals import format_retries
 from runs.formatting import format_cost, format_count, format_plural
 
 MAX_RUNS = 1_000
-"""The newest ended runs of a flow that are looked at."""
+"""The newest ended runs of a flow that are read."""
 MAX_ISSUES = 30_000
 """Issues of a step in these runs; of more nothing is said: an editor waits for it."""
 STALLS = (2, 3)

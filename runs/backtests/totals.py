@@ -31,7 +31,7 @@ class WithoutAudit:
     unpassed: int = 0
     """Of these, runs in which no attempt of the step passed."""
     freed: int = 0
-    """Of those, runs that would not fail all the same."""
+    """Of those, runs that would not fail nonetheless."""
     retries_saved: int = 0
     saved: TokenUsage = NO_USAGE
 
@@ -145,7 +145,7 @@ class Totals:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Totals:
-        """Read what ``to_document`` made; an empty document is no run."""
+        """Read what ``to_document`` made; an empty document is not a run."""
         return _TOTALS.validate_python(document, strict=False)
 
 
@@ -187,7 +187,7 @@ def describe_saved(totals: KindTotals) -> str:
 
 
 def describe_open(totals: KindTotals) -> str:
-    """How many of the runs that end a step sooner have an end that history can't tell; empty for none."""
+    """How many of the runs that end a step sooner have an end that history doesn't show; empty for none."""
     return f", {format_count(totals.open)} of them with an open end" if totals.open else ""
 
 

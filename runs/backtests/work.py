@@ -117,7 +117,7 @@ class _Work:
         self._backtest = backtest
         self._run_ids: Sequence[int] = backtest.run_ids
         self._position = backtest.position
-        # After a task that was killed, one by one: the position tells which run did it.
+        # After a task that was killed, one by one: the position shows which run did it.
         self._batch_size = 1 if backtest.tries else BATCH_SIZE
 
     def do_batch(self, deadline: float = math.inf) -> bool:

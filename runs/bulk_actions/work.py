@@ -143,7 +143,7 @@ def _start_run(action: BulkAction, run: Run, versions: Mapping[int, FlowVersion]
             webhook_url=run.webhook_url,
             **find_own_limits(run, versions[run.version_id].flow_spec),
         )
-        # Beside as many as a run may be given.
+        # In addition to the most that a run may be given.
         again[0].labels = sorted({*again[0].labels, action.label})
         # What one run has begun to write is undone if it fails.
         with transaction.atomic(), without_entries():

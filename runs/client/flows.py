@@ -94,7 +94,7 @@ def push_flows(
 ) -> None:
     """Store flow files as new versions. A file that says the same as the latest version changes nothing.
 
-    With --json there is what the API says of each file; mistakes stand on standard error.
+    With --json there is what the API says of each file; mistakes are on standard error.
     """
     server = options.connect(context)
     contents = {path: path.read_bytes() for path in files}
@@ -149,7 +149,7 @@ def change_settings(
 ) -> None:
     """Show or change the settings of a flow that no flow file holds: runs in flight, budgets, retention.
 
-    A change that somebody else makes at the same time is not overwritten.
+    A change that another user makes at the same time is not overwritten.
     """
     values = dict(_parse_change(change) for change in changes or ())
     server = options.connect(context)

@@ -152,7 +152,7 @@ def show_run(
 ) -> None:
     """Show a run and its attempts.
 
-    Each output stands beside its own issues, if they are asked for.
+    Each output is beside its own issues, if they are asked for.
     """
     kind = "final" if final else None
     run = options.connect(context).get(f"runs/{run_id}", name=f"run {run_id}", attempts=kind, min_severity=min_severity)

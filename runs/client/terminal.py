@@ -49,13 +49,13 @@ def prepare_streams() -> None:
 
 
 def silence(stream: TextIO) -> None:
-    """Drop what is still to be written to a standard stream: Python would try once more, and fail, when it exits."""
+    """Drop what is still to be written to a standard stream: Python would retry, and fail, when it exits."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def write(text: str, *, is_error: bool = False) -> None:
-    """Write text as it is. A pipe that was closed is no failure: the exit status still says what became of a run.
+    """Write text as it is. A pipe that was closed is not a failure: the exit status still says what became of a run.
 
     Raises ``OSError`` if standard output can't be written.
     """

@@ -135,7 +135,7 @@ class Page(Answer, Generic[_Item]):
 
     @classmethod
     def model_parametrized_name(cls, params: tuple[Any, ...]) -> str:
-        """The name of the schema: that of the items without what tells them from a single one."""
+        """The name of the schema: that of the items without what distinguishes them from a single one."""
         return f"{params[0].list_name or params[0].__name__}Page"
 
 
@@ -155,7 +155,7 @@ def _refuse_unstorable(text: str) -> str:
 
 
 WHOLE = BeforeValidator(_parse_whole)
-"""Stands last: ``Annotated[int, Field(ge=1), WHOLE]``. A bound outside of it would be missing from the schema."""
+"""Comes last: ``Annotated[int, Field(ge=1), WHOLE]``. A bound outside of it would be missing from the schema."""
 Whole = Annotated[int, WHOLE]
 Positive = Annotated[int, Field(ge=1), WHOLE]
 Text = Annotated[str, AfterValidator(_refuse_unstorable)]

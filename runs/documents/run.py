@@ -53,7 +53,7 @@ class RunTotals(Tokens):
 
 
 class Issue(Answer):
-    """What an audit found in the output of one attempt. Fields that the audit added stand beside these."""
+    """What an audit found in the output of one attempt. Fields that the audit added are beside these."""
 
     model_config = ConfigDict(extra="allow")
 

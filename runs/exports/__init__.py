@@ -1,1 +1,1 @@
-"""Runs as files: what stands in them, and how they are sent while they are read."""
+"""Runs as files: what is in them, and how they are sent while they are read."""

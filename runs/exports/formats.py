@@ -125,7 +125,7 @@ CSV_HEAD = CSV_MARK + format_rows([list(_COLUMNS)])
 
 
 def render_csv(run_ids: Collection[int]) -> str:
-    """A row for each of these runs, the newest first, to stand behind ``CSV_HEAD``."""
+    """A row for each of these runs, the newest first, to follow ``CSV_HEAD``."""
     rows = Run.objects.filter(pk__in=run_ids).order_by("-created_at", "-pk").values(*_STORED)
     return format_rows(map(_list_cells, rows))
 
@@ -149,5 +149,5 @@ def render_json_lines(run_ids: Collection[int], *, has_attempts: bool) -> str:
     parts = RunParts(attempts="all" if has_attempts else "none")
     documents = (dump_without_addresses(run) for run in load_runs(run_ids, None, parts))
     lines = (json.dumps(one, ensure_ascii=False, separators=(",", ":"), cls=DjangoJSONEncoder) for one in documents)
-    # The same values without characters that end a line, reverse it or are no UTF-8.
+    # The same values without characters that end a line, reverse it or are not UTF-8.
     return "".join(f"{show_invisible(line)}\n" for line in lines)

@@ -51,7 +51,7 @@ _STATES = {
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place that an issue is about, with what stands there."""
+    """A place that an issue is about, with what is there."""
 
     severity: str
     place: str

@@ -24,7 +24,7 @@ SEVERITY_NAMES = ("critical", "high", "medium", "low")
 """The most severe first: the order in which pages list issues."""
 
 MAX_LINKS = 20
-"""Issues that are named where they don't stand; it is said how many more there are."""
+"""Issues that are named elsewhere than at their attempt; it is said how many more there are."""
 MAX_LISTED_ISSUES = 200
 """Issues of one attempt that are shown together; further ones are on further pages."""
 MAX_PLACE_LENGTH = 80
@@ -77,7 +77,7 @@ def address_issue(step: int, number: int, position: int, page: int = 1) -> str:
 
 
 def list_page(issues: Sequence[models.Issue], number: int = 1) -> Page[models.Issue]:
-    """The issues of an attempt that stand on one of their pages. Raises ``EmptyPage`` if there is no such page."""
+    """The issues of an attempt on one of their pages. Raises ``EmptyPage`` if there is no such page."""
     return Paginator(_sort(issues), MAX_LISTED_ISSUES).page(number)
 
 
@@ -199,23 +199,25 @@ class StepIssues:
         """How the issue whose row has this key came, and what became of it; nothing while that is not known."""
         return self._describe(self._sightings[key]) if key in self._sightings else []
 
-    def list_news(self, number: int, since: int) -> Iterator[tuple[int, list[Mark]]]:
+    def list_new_marks(self, number: int, since: int) -> Iterator[tuple[int, list[Mark]]]:
         """Issues of attempt ``number`` of which attempts from ``since`` on show something new, by their positions.
 
         Only those on the first page.
         """
         for sighting in self._sightings.values():
-            is_news = sighting.number < since <= max(sighting.known_from, self._compared_in)
-            if sighting.number == number and is_news and self._find_page(sighting) == 1:
+            is_new = sighting.number < since <= max(sighting.known_from, self._compared_in)
+            if sighting.number == number and is_new and self._find_page(sighting) == 1:
                 yield sighting.finding.issue.position, self._describe(sighting)
 
     def list_fixed(self, number: int) -> dict[str, Any] | None:
-        """What attempt ``number`` fixed, each where it was found last: the gravest ``MAX_LINKS``; None if nothing."""
+        """What attempt ``number`` fixed, each where it was last found: the most severe ones; None if nothing."""
         fixed = self.fixed.get(number, ())
         if not fixed:
             return None
-        gravest = sorted(fixed, key=lambda sighting: SEVERITY_NAMES.index(sighting.finding.issue.severity))[:MAX_LINKS]
-        links = [link_issue(self.step, one.number, one.finding.issue, self._find_page(one)) for one in gravest]
+        most_severe = sorted(fixed, key=lambda sighting: SEVERITY_NAMES.index(sighting.finding.issue.severity))[
+            :MAX_LINKS
+        ]
+        links = [link_issue(self.step, one.number, one.finding.issue, self._find_page(one)) for one in most_severe]
         return {"links": links, "more": len(fixed) - len(links)}
 
     def _describe(self, sighting: Sighting) -> list[Mark]:

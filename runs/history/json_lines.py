@@ -26,7 +26,7 @@ MAX_LINE_MARKS = 9
 
 _MAX_NOTE = 120
 _MAX_BESIDE = 60
-"""Characters of a value that stands beside the one that it had before."""
+"""Characters of a value beside the one before it."""
 _INDENT = 2
 _MAX_FOLD_DEPTH = 10
 """Objects and lists deeper than this are not folded: a browser gives up on elements nested by the hundred."""
@@ -74,7 +74,7 @@ def place_marks(
 
     A place is a line, a cell or a table; without one for its own pointer an issue is marked at the nearest parent.
     ``partial`` are the pointers of what is not shown whole: what else is in there has no place. Nor have ``""`` (the
-    whole value) and text that is no pointer.
+    whole value) and text that is not a pointer.
     """
     placed: dict[int, tuple[Any, list[Mark]]] = {}
     for mark in marks:
@@ -107,7 +107,7 @@ class Change(StrEnum):
 
     @property
     def sign(self) -> str:
-        """What stands before such a line."""
+        """What is before such a line."""
         return {Change.ADDED: "+", Change.REMOVED: "\N{MINUS SIGN}", Change.CHANGED: "~"}.get(self, "")
 
 
@@ -136,7 +136,7 @@ class Line:
 
     @property
     def text(self) -> str:
-        """The whole line as it would stand in a file."""
+        """The whole line as it would be in a file."""
         return f"{self.margin}{f'{self.key}: ' if self.key else ''}{self.value}{self.tail}"
 
     @property
@@ -204,7 +204,7 @@ def list_compact(value: Any, most: int) -> ShownText:
 def _collect(lines: Iterator[Line], max_lines: int, max_characters: int) -> Listing:
     kept: list[Line] = []
     places: dict[str, Line] = {}
-    room = max_characters
+    remaining = max_characters
     for line in lines:
         if len(kept) == max_lines:
             return Listing(kept, True, places)
@@ -213,11 +213,11 @@ def _collect(lines: Iterator[Line], max_lines: int, max_characters: int) -> List
         if line.pointer is not None:
             places[line.pointer] = line
         length = line.indent + len(line.key) + len(line.value) + len(line.tail)
-        if length > room:
-            value = line.value[: max(room - line.indent - len(line.key), 0)]
+        if length > remaining:
+            value = line.value[: max(remaining - line.indent - len(line.key), 0)]
             line.value, line.tail = ShownText(f"{value}…"), ""
             return Listing(kept, True, places)
-        room -= length
+        remaining -= length
     return Listing(kept, False, places)
 
 

@@ -3,11 +3,11 @@
 The same finding in another attempt has the same fingerprint: audit, code and path. One attempt may hold several of a
 fingerprint; they are paired off, those first that say the same. Items of a list shift when one is dropped: what is left
 over is also found again at a path that differs in nothing but indices, if the outputs say that it leads to the same
-item. Words prove nothing: a model that mends one item and breaks another gets the same ones again.
+item. Words prove nothing: a model that fixes one item and breaks another gets the same ones again.
 
-An attempt fixes what it was looked at for and what was not found. Attempts without an output (interrupted, errored,
-cancelled) were looked at for nothing, invalid ones for no more than came before the check that they failed, and an
-audit that could not be evaluated has looked at nothing. Nor has one with more findings than are kept: what is missing
+An attempt fixes what it was checked for and what was not found. Attempts without an output (interrupted, errored,
+cancelled) were checked for nothing, invalid ones for no more than came before the check that they failed, and an
+audit that could not be evaluated has checked nothing. Nor has one with more findings than are kept: what is missing
 among them may still be there.
 """
 
@@ -118,7 +118,7 @@ class Track:
 
 
 def judge_attempt(number: int, outcome: str, issues: Iterable[models.Issue]) -> JudgedAttempt | None:
-    """An attempt as matching looks at it; None if it brought nothing to judge, or is not judged yet."""
+    """An attempt as matching reads it; None if it brought nothing to judge, or is not judged yet."""
     listed = list(issues)
     reached = find_reached(outcome, (issue.code for issue in listed))
     if reached is None:
@@ -197,7 +197,7 @@ def _bring_back(
 
 
 def _pair_moved(tracks: Sequence[Track], findings: list[Finding], number: int, moves: ItemMoves) -> list[Finding]:
-    """Let tracks go on with findings about the same items, where those stand elsewhere now."""
+    """Let tracks go on with findings about the same items, where those are elsewhere now."""
     shapes = {track.last.finding.shape for track in tracks}
     origins: dict[int, Hashable] = {
         id(finding): finding.place(path)

@@ -80,7 +80,7 @@ class _Comparison:
         self.counts = dict.fromkeys((Change.CHANGED, Change.ADDED, Change.REMOVED), 0)
 
     def compare(self, old: Any, new: Any, at_old: str, at_new: str) -> None:
-        """Add the lines of two values that stand in the same place."""
+        """Add the lines of two values that are in the same place."""
         before, after = self._list_lines(self._old, old, at_old), self._list_lines(self._new, new, at_new)
         if self._prints.of(old) == self._prints.of(new):
             self.lines += after
@@ -100,7 +100,7 @@ class _Comparison:
                 self._add(Change.ADDED, after)
 
     def _compare_objects(self, old: dict[str, Any], new: dict[str, Any], at_old: str, at_new: str) -> None:
-        # What is gone is shown behind the key that it stood behind.
+        # What is gone is shown behind the key that it was behind.
         gone: dict[str | None, list[str]] = {}
         last: str | None = None
         for key in old:
@@ -150,7 +150,7 @@ class _Comparison:
         self.lines.append(new)
 
     def _mark_words(self, old: str, new: str) -> Sequence[tuple[Change, ShownText]]:
-        """Both texts in one, by words; nothing for what is no text, or has too little in common."""
+        """Both texts in one, by words; nothing for what is not a text, or has too little in common."""
         if not (old.startswith('"') and new.startswith('"')):
             return ()
         before, after = (list(_WORDS.finditer(text)) for text in (old, new))
@@ -206,15 +206,15 @@ def _fold(lines: Sequence[Line]) -> Iterator[dict[str, Any]]:
 
 
 def _cut(blocks: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The first of these blocks, as many as are shown."""
-    room = MAX_SHOWN_LINES
+    """The first of these blocks, up to those that are shown."""
+    remaining = MAX_SHOWN_LINES
     for block in blocks:
-        if room <= 0:
+        if remaining <= 0:
             return
         lines = block["lines"]
         if block["is_folded"]:
             yield block
-            room -= 1 + len(lines) // 4
+            remaining -= 1 + len(lines) // 4
         else:
-            yield {**block, "lines": lines[:room], "count": len(lines[:room])}
-            room -= len(lines)
+            yield {**block, "lines": lines[:remaining], "count": len(lines[:remaining])}
+            remaining -= len(lines)

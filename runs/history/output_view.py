@@ -53,7 +53,7 @@ _TITLES = {View.TEXT: "Text", View.TABLE: "Table", View.JSON: "JSON"}
 Value = dict[str, Any]
 """One value in one line, in a table or in a line of text with its ``key``: its ``text`` and its ``pointer``.
 
-What ``is_data`` is no text: a number, ``true``, ``null``, or JSON. What ``is_long`` needs more room than a word.
+What ``is_data`` is not a text: a number, ``true``, ``null``, or JSON. What ``is_long`` needs more room than a word.
 """
 TextLine = dict[str, Any]
 """One line: a ``label``, then ``fields``: values, or a text. It ``is_head`` of a block or a section, with the label as
@@ -260,14 +260,14 @@ def _view_text(value: Any, marks: Sequence[Mark]) -> dict[str, Any]:
     lines: list[TextLine] = []
     places: dict[str, Any] = {}
     values: dict[str, Value] = {}
-    room, is_cut = MAX_CHARACTERS, False
+    remaining, is_cut = MAX_CHARACTERS, False
     for line in _write_output(value):
         fields = line.get("fields", [])
         size = sum(len(one.get("key", "")) + len(one["text"]) for one in fields)
-        if len(lines) == MAX_LINES or len(values) >= MAX_VALUES or (size > room and lines):
+        if len(lines) == MAX_LINES or len(values) >= MAX_VALUES or (size > remaining and lines):
             is_cut = True
             break
-        room -= size
+        remaining -= size
         lines.append(line)
         own = {one["pointer"]: one for one in (line.get("label", {}), *fields) if one.get("pointer")}
         values |= own
@@ -279,7 +279,7 @@ def _view_text(value: Any, marks: Sequence[Mark]) -> dict[str, Any]:
     for mark in marks:
         if mark.pointer in values and mark.issue_id in anchors:
             values[mark.pointer]["is_marked"] = True
-    is_tall = len(lines) > 60 or MAX_CHARACTERS - room > 6_000
+    is_tall = len(lines) > 60 or MAX_CHARACTERS - remaining > 6_000
     is_cut = is_cut or any(line.get("is_cut") for line in lines)
     return {"lines": lines, "anchors": anchors, "is_cut": is_cut, "is_tall": is_tall}
 
@@ -319,7 +319,7 @@ def _view_tables(value: Any, marks: Sequence[Mark]) -> dict[str, Any]:
         table = _lay_out_table("" if key is None else show_invisible(key[:_MAX_KEY]), items, pointer, places)
         tables.append(table)
         if table["is_cut"]:
-            # Marks of rows that are not shown stand nowhere, not at the table.
+            # Marks of rows that are not shown are left out, not put at the table.
             cut.append(pointer)
     anchors = _mark(marks, places, cut)
     is_cut = any(table["is_cut"] for table in tables)
@@ -328,7 +328,7 @@ def _view_tables(value: Any, marks: Sequence[Mark]) -> dict[str, Any]:
 
 
 def _lay_out_fields(fields: Mapping[str, Any], places: dict[str, Any]) -> dict[str, Any]:
-    """The fields of an output that are no tables, one a row."""
+    """The fields of an output that are not tables, one a row."""
     rows = []
     for key, item in islice(fields.items(), MAX_ROWS):
         cell = places[format_pointer([key])] = _show(item)
@@ -344,11 +344,11 @@ def _lay_out_table(title: str, items: Sequence[dict[str, Any]], pointer: str, pl
     rows: list[dict[str, Any]] = []
     table: dict[str, Any] = {"title": title, "columns": [_show_key(key) for key in keys], "rows": rows}
     places[pointer] = table
-    room = MAX_CHARACTERS
+    remaining = MAX_CHARACTERS
     for number, item in enumerate(shown):
         cells = {key: _show(item[key]) if key in item else {"text": None} for key in keys}
-        room -= sum(len(cell["text"] or "") for cell in cells.values())
-        if room < 0 and rows:
+        remaining -= sum(len(cell["text"] or "") for cell in cells.values())
+        if remaining < 0 and rows:
             break
         own = f"{pointer}/{number}"
         row = places[own] = {"cells": [*cells.values()]}

@@ -15,7 +15,7 @@ _MAX_PAIRS = 2_500
 
 _MIN_LIKENESS = 0.4
 _NAMES = ("id", "key", "name", "title", "code")
-"""Keys whose value tells an object from its neighbours: the first that two objects share says whether they are one."""
+"""Keys whose value identifies an object among its neighbours: the first that both share says whether they are one."""
 
 _MAX_TEXT_LENGTH = 1_000
 _WORDS = re.compile(r"\w+")
@@ -24,7 +24,7 @@ _WORDS = re.compile(r"\w+")
 class Fingerprints:
     """Numbers for JSON values: the same for values that are equal, whatever the order of their keys.
 
-    Unlike Python it tells 1, 1.0 and true apart. A value must not change, nor go, while its number is in use.
+    Unlike Python it distinguishes 1, 1.0 and true. A value must not change, nor go, while its number is in use.
     """
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class Fingerprints:
 
 
 def pair_items(old: list[Any], new: list[Any], prints: Fingerprints) -> Iterator[tuple[int | None, int | None]]:
-    """Pairs of positions in the old and the new list, in order; None where an item stands in one of them only."""
+    """Pairs of positions in the old and the new list, in order; None where an item is in one of them only."""
     for stretch in compare_sequences([prints.of(item) for item in old], [prints.of(item) for item in new]):
         before = range(*stretch.old.indices(len(old)))
         after = range(*stretch.new.indices(len(new)))
@@ -85,7 +85,7 @@ def pair_items(old: list[Any], new: list[Any], prints: Fingerprints) -> Iterator
 
 
 def find_same_items(old: list[Any], new: list[Any], prints: Fingerprints) -> dict[int, int]:
-    """Where items of the new list stood in the old one, by their positions; without those that are not known there.
+    """Where items of the new list were in the old one, by their positions; without those that are not known there.
 
     What was wholly changed is the same item only where it stayed in its place. An item that changed places with others
     is known by its name or, where it has none, by its value.
@@ -122,13 +122,13 @@ def _index_single(marks: dict[int, Hashable]) -> dict[Hashable, int]:
 def _pair_alike(
     old: list[Any], new: list[Any], before: range, after: range, prints: Fingerprints
 ) -> list[tuple[int, int]]:
-    """Pairs of items that have much in common, as many as can be had without crossing."""
+    """Pairs of items that have much in common, the most that don't cross."""
     if len(before) * len(after) > _MAX_PAIRS:
         return []
     candidates = [(_find_likeness(old[i], new[j], prints), i, j) for i in before for j in after]
     found: dict[int, int] = {}
     taken: set[int] = set()
-    # The likest first; among equals those that stand nearest to each other.
+    # The likest first; among equals those that are nearest to each other.
     for likeness, i, j in sorted(candidates, key=lambda one: (-one[0], abs(one[1] - one[2]), one[1])):
         if likeness < _MIN_LIKENESS:
             break
@@ -169,7 +169,7 @@ def _find_likeness(old: Any, new: Any, prints: Fingerprints) -> float:
 
 
 def _has_same_name(old: Any, new: Any) -> bool | None:
-    """Whether two objects are called the same; None if they have no name in common, or are no objects."""
+    """Whether two objects are called the same; None if they have no name in common, or are not objects."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in _NAMES:
             if isinstance(old.get(key), str | int) and isinstance(new.get(key), str | int):
@@ -198,7 +198,7 @@ class ItemMoves:
     def trace_back(self, pointer: str) -> str | None:
         """The pointer that led to the same place of the same item in the earlier output.
 
-        None where an item on the way is not known to have been there, and for text that is no pointer.
+        None where an item on the way is not known to have been there, and for text that is not a pointer.
         """
         try:
             parts = parse_pointer(pointer)
@@ -215,7 +215,7 @@ class ItemMoves:
                 origin.append(str(before))
                 old, new = old[before], new[index]
             else:
-                # What is missing has a place all the same.
+                # What is missing has a place, too.
                 origin.append(part)
                 old, new = (value.get(part) if isinstance(value, dict) else None for value in (old, new))
         return format_pointer(origin)

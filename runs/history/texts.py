@@ -10,9 +10,9 @@ from typing import Literal
 MAX_TEXT_LENGTH = 2_000
 """Characters that a page shows of one text."""
 MAX_SENTENCE_LENGTH = 600
-"""The same of the sentence that a run ended with: the reason in it stands below, with its attempt."""
+"""The same of the sentence that a run ended with: the reason in it is below, with its attempt."""
 SHORT_TEXT = 300
-"""The same of texts that stand in a list, and of paths."""
+"""The same of texts that are in a list, and of paths."""
 MAX_CONTEXT_LENGTH = 8_000
 """Characters that a page shows of the context of an issue, and of the fields that its audit added."""
 MAX_SUGGESTIONS = 20
@@ -26,7 +26,7 @@ _INVISIBLE = re.compile(
 
 
 class ShownText(str):
-    """Text of a model or a user as it is shown: it may read in another direction than what stands around it."""
+    """Text of a model or a user as it is shown: it may read in another direction than what is around it."""
 
     __slots__ = ()
 

@@ -69,7 +69,7 @@ TRAIL_POSTGRESQL = (
         FOR EACH ROW WHEN (NEW.actor_id IS NOT NULL) EXECUTE FUNCTION runs_keep_trail()""",
     """CREATE TRIGGER trail_is_not_deleted BEFORE DELETE ON runs_trailentry
         FOR EACH ROW EXECUTE FUNCTION runs_keep_trail()""",
-    # Django's “flush” empties all tables: whoever means that sets a variable.
+    # Django's “flush” empties all tables: a variable allows it.
     f"""CREATE FUNCTION runs_keep_whole_trail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
         IF current_setting('toolflow.empties_trail', true) = 'on' THEN RETURN NULL; END IF;
         RAISE EXCEPTION '{REFUSAL}' USING ERRCODE = 'integrity_constraint_violation'; END $$""",

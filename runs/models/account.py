@@ -104,7 +104,7 @@ class ApiToken(AbstractAuthToken):  # type: ignore[misc]  # knox ships no types
 
 
 class ProviderIdentity(models.Model):
-    """The person behind an account, as the provider tells people apart: by a subject that it gives to no other user.
+    """The person behind an account, as the provider identifies people: by a subject that it gives to no other user.
 
     Addresses are given to others when a user leaves; a subject never is.
     """
@@ -165,7 +165,7 @@ class SessionStore(DatabaseSessions):
 
     def load(self) -> dict[str, Any]:
         """What the session holds; nothing, and no key, if there is none or it has expired."""
-        # PostgreSQL refuses some of what may stand in a cookie.
+        # PostgreSQL refuses some of what may be in a cookie.
         found: dict[str, Any] = super().load() if (self.session_key or "").isalnum() else self.read_key()
         if not found:
             self._session_key = None

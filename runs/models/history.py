@@ -212,7 +212,7 @@ class RunFacet(models.Model):
 
 
 class OriginalInput(models.Model):
-    """What a run works on, apart from the row that everybody reads: it is gone once the run is counted.
+    """What a run works on, apart from the row that all pages read: it is gone once the run is counted.
 
     Where that can't be done retention deletes it an hour after the run has ended.
     """

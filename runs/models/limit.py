@@ -64,10 +64,10 @@ class LimitLedgerQuerySet(models.QuerySet["LimitLedger"]):
     ROW = 1
 
     def read_locked(self) -> tuple[dict[str, Any], datetime]:
-        """The state and the database's time; within a transaction, until whose end nobody else reads it so."""
+        """The state and the database's time; within a transaction, until whose end no other process reads it so."""
         row = self._read()
         if row is None:
-            # Somebody else may be making it at the same time.
+            # Another process may be creating it at the same time.
             self.bulk_create([LimitLedger(pk=self.ROW)], ignore_conflicts=True)
             row = self._read()
             assert row is not None
@@ -82,7 +82,7 @@ class LimitLedgerQuerySet(models.QuerySet["LimitLedger"]):
 
 
 class LimitLedger(models.Model):
-    """The one row in which drains keep count of limits; ``runs.limits.ledger`` knows what stands in it."""
+    """The one row in which drains keep count of limits; ``runs.limits.ledger`` knows what is in it."""
 
     state = models.JSONField(default=dict)
 

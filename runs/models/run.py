@@ -126,7 +126,7 @@ class Run(models.Model):
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+", db_index=False
     )
 
-    # No foreign key: retention takes runs away without a look at those that repeat them.
+    # No foreign key: retention deletes runs without reading those that repeat them.
     again_of = models.BigIntegerField(
         null=True, blank=True, help_text="The number of the run that this one repeats; it may be gone."
     )
@@ -236,7 +236,7 @@ class Run(models.Model):
             models.Index(fields=["version", "created_at", "id"], name="run_by_version_in_order"),
             models.Index(fields=["started_by", "created_at", "id"], name="run_by_user"),
             models.Index(fields=["created_at", "id"], name="run_by_creation"),
-            # What failed lately: other indexes say when a run was created, not when it failed.
+            # Recent failures: other indexes say when a run was created, not when it failed.
             models.Index(
                 fields=["status", "-ended_at"], condition=Q(ended_at__isnull=False), name="run_by_status_at_end"
             ),
@@ -282,7 +282,7 @@ class Run(models.Model):
 
         ``next_model`` is asked next; ``waiting_for`` says what the run waits for, in a sentence. ``needs_plugins``
         says that this worker lacks plug-ins; the run doesn't wait for ever for one that has them.
-        One that was to be cancelled ends so instead: nobody would look at its flag for as long as it waits.
+        One that was to be cancelled ends so instead: no worker checks its flag while it waits.
         """
         values = {
             **QUEUED_AGAIN,
@@ -292,7 +292,7 @@ class Run(models.Model):
             "waiting_since": Coalesce("waiting_since", Now()) if needs_plugins else None,
         }
         with transaction.atomic():
-            # Whoever cancels it takes turns with this.
+            # A cancellation waits for this.
             locked = Run.objects.select_for_update().filter(pk=self.pk).first()
             cancelled = self._held.filter(cancel_requested=True).update(
                 **end_values(RunStatus.CANCELLED, EndReason.CANCELLED, CANCELLED_SENTENCE)
@@ -383,5 +383,5 @@ def end_expressions() -> dict[str, Any]:
 
 
 def end_values(status: RunStatus, reason: EndReason, sentence: str) -> dict[str, Any]:
-    """The columns of a run that ends without an attempt to blame, for an UPDATE that the caller has fenced."""
+    """The columns of a run that ends without an attempt as its cause, for an UPDATE that the caller has fenced."""
     return {"status": status, "end_reason": reason, "end_sentence": sentence, **end_expressions()}

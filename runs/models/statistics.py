@@ -185,7 +185,7 @@ class PurgedDay(models.Model):
     day = models.DateField(help_text="The day on which the runs ended, UTC.")
 
     class Meta:
-        # Nobody changes it by hand.
+        # It is not changed by hand.
         default_permissions = ()
         ordering = ["flow", "day"]
         constraints = [models.UniqueConstraint(fields=["flow", "day"], name="purged_day_once")]

@@ -31,7 +31,7 @@ RUN_EVENTS = [event for event in WebhookEvent if event != WebhookEvent.TEST]
 
 
 class DeliveryState(models.TextChoices):
-    """How a delivery stands. ``failed`` is not tried again by itself."""
+    """The status of a delivery. ``failed`` is not tried again by itself."""
 
     WAITING = "waiting", "Waiting"
     DELIVERED = "delivered", "Delivered"
@@ -134,7 +134,7 @@ class WebhookDeliveryQuerySet(models.QuerySet["WebhookDelivery"]):
 class WebhookDelivery(models.Model):
     """One event of a run, or a test, for one address. Without an endpoint it is the run's own, or one that was deleted.
 
-    ``try_count`` counts tries as they begin. ``sending_until`` is the lease of whoever makes one: when a sender dies it
+    ``try_count`` counts tries as they begin. ``sending_until`` is the lease of the sender of one: when a sender dies it
     runs out, and the delivery is due again.
     """
 
@@ -203,7 +203,7 @@ class WebhookDelivery(models.Model):
 
 
 class WebhookTry(models.Model):
-    """One POST. Without ``ended_at`` it is under way, or whoever made it died before an answer was stored."""
+    """One POST. Without ``ended_at`` it is under way, or its sender died before an answer was stored."""
 
     delivery = models.ForeignKey(WebhookDelivery, on_delete=models.CASCADE, related_name="tries")
     number = models.PositiveIntegerField()

@@ -16,7 +16,7 @@ SILENCE = timedelta(seconds=30)
 
 class WorkerQuerySet(models.QuerySet["Worker"]):
     def alive(self) -> Self:
-        """Workers that were heard of lately."""
+        """Workers with a recent heartbeat."""
         return self.filter(heartbeat_at__gte=in_future(-SILENCE))
 
     def silent(self, duration: timedelta = SILENCE) -> Self:

@@ -1,7 +1,7 @@
-"""Events: log lines with a code that machines tell apart, and fields of their own; and what lines belong to.
+"""Events: log lines with a code for programs, and fields of their own; and what lines belong to.
 
 Fields hold names, numbers and codes; never an input, an output, a prompt or what a provider said. The id of a request
-also stands on the answer, on error pages and in the audit log. A client may bring its own in ``X-Request-ID``, so that
+is also on the answer, on error pages and in the audit log. A client may bring its own in ``X-Request-ID``, so that
 one id goes through a proxy, ToolFlow and what called it.
 """
 
@@ -60,7 +60,7 @@ def choose_request_id(offered: str | None) -> str:
 def log_event(logger: logging.Logger, level: int, event: str, message: str, **fields: FieldValue) -> None:
     """Log ``message`` (whole, nothing is filled in) as the event of that code; fields without a value are left out."""
     if logger.isEnabledFor(level):
-        # Not by way of ``log``, which finds the caller's file and line: the code says what happened. The fields stand
+        # Not by way of ``log``, which finds the caller's file and line: the code says what happened. The fields are
         # in one attribute, so that none meets one of logging's own.
         record = logging.LogRecord(logger.name, level, "", 0, message, None, None)
         record.event, record.fields = event, fields

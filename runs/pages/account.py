@@ -105,7 +105,7 @@ def _name_browser(text: str) -> str:
 
 
 def _hash_key(key: str) -> str:
-    """What names a session to its owner: nobody can sign in with it."""
+    """What names a session to its owner: it can't be used to sign in."""
     return hashlib.blake2b(key.encode(), digest_size=12).hexdigest()
 
 

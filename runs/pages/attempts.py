@@ -2,7 +2,7 @@
 
 An output may take megabytes, and a page shows one: the others stay in the database, but for those that show which
 issues moved with their items and which retries gave the same output again. One attempt may have thousands of issues: of
-a run with many, all but what tells them apart stays there too.
+a run with many, all but what distinguishes them stays there too.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ different."""
 
 _LARGE_OF_ISSUE = ("context", "suggestions", "added_fields")
 _CHEAP_LENGTH = (3, 43, 0)
-"""Since this version SQLite tells the length of a text without reading it."""
+"""Since this version SQLite knows the length of a text without reading it."""
 
 
 class StoredBytes(Func):
@@ -315,7 +315,7 @@ def view_issue(issue: models.Issue, id: str, number: int, anchors: Mapping[str, 
 
 
 def _list_details(issue: models.Issue, output: Any) -> dict[str, Any]:
-    """What stands at the place of an issue in ``output``, and what its audit said beside its words."""
+    """What is at the place of an issue in ``output``, and what its audit said beside its words."""
     is_missing, value = quote_value(output, issue.path)
     return {
         "is_missing": is_missing,
@@ -346,7 +346,7 @@ def _view_output(row: models.Attempt, marks: Sequence[Mark], *, prefix: str, **w
 
 
 def quote_value(output: Any, path: str | None) -> tuple[bool, str]:
-    """Whether nothing stands at a path of an output, and what does, cut where it is long; empty for lists and maps."""
+    """Whether nothing is at a path of an output, and what is, cut where it is long; empty for lists and maps."""
     if not path or output is None:
         return False, ""
     try:

@@ -106,12 +106,12 @@ def show_audit_log(request: HttpRequest) -> HttpResponse:
     found = fetch_entries(form.filter_entries(), limit=PAGE_SIZE + 1, before=before, after=after)
     entries = {entry.pk: entry for entry in found}
     positions = Found([Position("", key) for key in entries])
-    keys, turns = paginate(positions, page_size=PAGE_SIZE, before=before, after=after, build_url=form.build_url)
+    keys, links = paginate(positions, page_size=PAGE_SIZE, before=before, after=after, build_url=form.build_url)
     context = {
         "form": form,
         "values": form.list_values(),
         "warnings": problems,
-        "page": turns,
+        "page": links,
         "rows": [_describe(entries[key]) for key in keys],
         "export_url": form.build_url("runs:trail-export"),
         "max_exported": format_count(MAX_EXPORTED),

@@ -46,7 +46,7 @@ SEVERITIES: Mapping[str, Badge] = {
     "medium": Badge("Medium", "exclamation-circle", "medium"),
     "low": Badge("Low", "information-circle", "low"),
 }
-"""Severities of issues, the gravest first: the order in which pages list them."""
+"""Severities of issues, the most severe first: the order in which pages list them."""
 
 LIFECYCLE: Mapping[str, Badge] = {
     "introduced": Badge("New here", "plus-circle", "quiet"),

@@ -60,13 +60,13 @@ def compare_steps(runs: Sequence[Run], specs: Sequence[FlowSpec | None], view: V
     """All steps of both runs. Costs six queries, and reads no more outputs than ``MAX_BYTES``."""
     sides = [_load_sides(run, letter, spec) for run, letter, spec in zip(runs, "ab", specs, strict=True)]
     pairs = [(sides[0].get(old or 0), sides[1].get(new or 0)) for old, new in _pair_steps(runs[0], runs[1], *specs)]
-    room, read, within = MAX_BYTES, [], []
+    remaining, read, within = MAX_BYTES, [], []
     for pair in pairs:
         brought = [side.row for side in pair if side and side.has_brought]
         size = sum(row.stored_bytes for row in brought)
-        within.append(size <= room)
+        within.append(size <= remaining)
         if within[-1]:
-            room -= size
+            remaining -= size
             read += brought
     load_outputs(read)
     rows = [side.row for own in sides for side in own.values() if side.row]
@@ -118,7 +118,7 @@ def _load_sides(run: Run, letter: str, spec: FlowSpec | None) -> dict[int, Side]
 def _pair_steps(
     old: Run, new: Run, old_spec: FlowSpec | None, new_spec: FlowSpec | None
 ) -> Iterator[tuple[int | None, int | None]]:
-    """The numbers of each step in both runs: in the order of the new one, and where they stood those that it lacks."""
+    """The numbers of each step in both runs: in the order of the new one, and where they were those that it lacks."""
     old_indices, new_indices = (range(1, run.step_count + 1) for run in (old, new))
     if old_spec is not None and new_spec is not None:
         partners = {before + 1: after + 1 for before, after in pair_steps(old_spec.steps, new_spec.steps).items()}
@@ -149,7 +149,7 @@ def _compare_step(
     """One step in both runs, or in one of them if only its version has it.
 
     Without a ``diff`` a ``sentence`` says why, and ``outputs`` are what can be shown of each run. ``notes`` say what
-    the step was called, and where it stood, in the older run.
+    the step was called, and where it was, in the older run.
     """
     there = [side for side in (old, new) if side]
     own = [issues.get(side.row.pk, []) if side and side.row else [] for side in (old, new)]
@@ -309,7 +309,7 @@ def compare_figures(
     yield compare_amounts("Attempts", attempts)
     sums = [sum(count for _, count in counts) for counts in issues]
     yield {**compare_amounts("Issues of all attempts", sums), "counts": issues}
-    # Less than a millisecond is no difference.
+    # Less than a millisecond is not a difference.
     lengths = [None if length is None else round(length, 3) for length in seconds]
     yield compare_amounts("Duration", lengths, format_duration)
     if usages:

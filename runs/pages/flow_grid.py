@@ -128,7 +128,7 @@ def _measure(run: Run, now: datetime) -> float:
 
 
 def _judge(tries: int, state: str) -> tuple[str, str]:
-    """Kind and sign of a step in this state with so many tries."""
+    """Kind and sign of a step in this state with that number of tries."""
     if state == Outcome.PASSED:
         return ("retried", str(tries - 1)) if tries > 1 else ("passed", "")
     if not state:

@@ -1,4 +1,4 @@
-"""The form that an input schema asks for: its fields, and an input as the texts that stand in them.
+"""The form that an input schema asks for: its fields, and an input as the texts that are in them.
 
 The schema itself is checked when the run is submitted: here only what can't be parsed at all (a word where a number
 should be) is a problem. What fields can't express is left to a JSON field, or to the JSON view of the whole input.
@@ -24,18 +24,18 @@ LONG_TEXT = 200
 REQUIRED = "This field is required."
 
 Texts = Mapping[str, str]
-"""What stands in the fields, by their names, as a browser sends it."""
+"""What is in the fields, by their names, as a browser sends it."""
 
 
 FormProblem = tuple[str, str, str]
-"""An entry of the summary above a form: the id of the field, empty where none is to blame, its label, and a message."""
+"""An entry of the summary above a form: the id of the field, empty if it is about none, its label, and a message."""
 
 
 @dataclass
 class InputField:
-    """A field as ``runs/input_field.html`` shows it, with what stands in it and what is wrong with that.
+    """A field as ``runs/input_field.html`` shows it, with what is in it and what is wrong with that.
 
-    It is for a part of an input, what stands at ``pointer``, in its object under ``key``, or for an option of a run.
+    It is for a part of an input, what is at ``pointer``, in its object under ``key``, or for an option of a run.
 
     ``kind`` says what it takes: ``text``, ``long`` (text), ``number``, ``choice``, ``check``, ``lines`` (an array of
     simple values, one a line), ``json``, or ``group`` with ``children``. ``choices`` are pairs of a value and a label;
@@ -211,7 +211,7 @@ def _describe_bounds(least: Any, most: Any, unit: str) -> str:
 
 
 def format_texts(fields: Sequence[InputField], value: Any) -> dict[str, str]:
-    """What stands in the fields for ``value``. Parts that no field can hold are left out: see ``can_show``."""
+    """What is in the fields for ``value``. Parts that no field can hold are left out: see ``can_show``."""
     texts: dict[str, str] = {}
     for one in fields if isinstance(value, dict) else ():
         if one.key not in value:
@@ -251,9 +251,9 @@ def can_show(fields: Sequence[InputField], value: Any) -> bool:
 
 
 def parse_texts(fields: Sequence[InputField], texts: Texts) -> tuple[dict[str, Any], list[Problem]]:
-    """The value that stands in the fields, and what can't be parsed of it.
+    """The value that is in the fields, and what can't be parsed of it.
 
-    What can't be parsed stands in the value as the text that was typed, so that nothing is lost in the JSON view.
+    What can't be parsed is in the value as the text that was typed, so that nothing is lost in the JSON view.
     """
     value: dict[str, Any] = {}
     problems: list[Problem] = []

@@ -157,7 +157,7 @@ def load_call_history(row: models.Attempt) -> tuple[Expected | None, dict[str, A
             issues=tuple(map(build_engine_issue, issues[one.pk])),
         )
         steps[one.step.index].append(attempt)
-    # Steps that the message leaves out are empty here, so that this is no history that could go on.
+    # Steps that the message leaves out are empty here, so that this is not a history that could go on.
     history = History("", tuple(map(tuple, steps)))
     expected = step.system_message.strip(), build_sections(spec, history, index), links
     return expected, find_hidden_issues(spec, index, [*earlier, row], issues).get(row.number)

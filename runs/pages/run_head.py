@@ -35,7 +35,7 @@ def measure_run(run: Run, now: datetime) -> float | None:
 
 
 def build_head(run: Run, outline: Outline, request: HttpRequest, now: datetime) -> dict[str, Any]:
-    """What stands above the outline of a run, and what the user of ``request`` can do there.
+    """What is above the outline of a run, and what the user of ``request`` can do there.
 
     ``fingerprint`` is another text as soon as the head may look different, but for its figures.
     """

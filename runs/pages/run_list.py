@@ -270,7 +270,7 @@ def load_views(user: User | AnonymousUser, filters: RunFilters, given: Mapping[s
     """What the list shows of the views that ``user`` sees: the user's own, then those that others share. One query.
 
     ``given`` is the query that ``filters`` were read from: a view may hold filters that are no longer valid, such as
-    the former name of a flow, and is the current one all the same.
+    the former name of a flow, and is nonetheless the current one.
     """
     seen = SavedView.objects.seen_by(user.pk or 0).select_related("owner")
     rows = list(seen.only("name", "query", "is_shared", "owner__username"))

@@ -144,7 +144,7 @@ def load_run_page(
         "outline": outline,
         "head": build_head(run, outline, request, now),
         "pane": _build_pane(run, outline, entry, attempt, view, is_shown=is_compared or is_shown_again),
-        # In the place of an audit a check of the engine never stands.
+        # A check of the engine is never in the place of an audit.
         "audit_names": [*(audit.name for audit in step.audits), step.output_type] if step else (),
         "parts": _list_parts(run, row) if row else (),
         "symbols": _SYMBOLS,
@@ -329,19 +329,21 @@ def show_run_changes(request: HttpRequest, run_id: int) -> HttpResponse:
         "is_following": "follow" in request.GET,
         "is_head_new": request.GET.get("head", "") != head["fingerprint"],
         "is_pane_new": request.GET.get("pane", "") != pane["name"],
-        "news": _list_news(pane["line"], page["traced"], (int(seen[1]), int(seen[2]))),
+        "new_marks": _list_new_marks(pane["line"], page["traced"], (int(seen[1]), int(seen[2]))),
         "announcement": announcement,
     }
     return render(request, "runs/run_page.html", page)
 
 
-def _list_news(line: OutlineAttempt | None, traced: Traced, seen: tuple[int, int]) -> list[tuple[str, Sequence[Mark]]]:
+def _list_new_marks(
+    line: OutlineAttempt | None, traced: Traced, seen: tuple[int, int]
+) -> list[tuple[str, Sequence[Mark]]]:
     """What attempts that have just ended say of issues of the selected attempt, by the ids of those."""
     if line is None or line.step < seen[0] or (line.step, line.number) > seen:
         return []
     newest = min(seen[1], line.number + 1) if line.step == seen[0] else 1
-    news = traced[0][line.step].list_news(line.number, newest)
-    return [(f"i{position}-marks", marks) for position, marks in news]
+    found = traced[0][line.step].list_new_marks(line.number, newest)
+    return [(f"i{position}-marks", marks) for position, marks in found]
 
 
 def _fetch_current(run_id: int) -> tuple[int, bool] | None:

@@ -70,9 +70,9 @@ def show_deliveries(request: HttpRequest) -> HttpResponse:
 
     stream = Stream(WebhookDelivery.objects.filter(**filters), time="")
     found = scan([stream], limit=PAGE_SIZE + 1, before=before, after=after)
-    keys, turns = paginate(found, page_size=PAGE_SIZE, before=before, after=after, build_url=build_url)
+    keys, links = paginate(found, page_size=PAGE_SIZE, before=before, after=after, build_url=build_url)
     rows = WebhookDelivery.objects.filter(pk__in=keys).annotate(flow_title=F("flow__title")).order_by("-pk")
-    is_filtered = bool(filters) or bool(turns.newest_url)
+    is_filtered = bool(filters) or bool(links.newest_url)
     words = [("All", ""), *((BADGES[value].word, value) for value in DeliveryState.values)]
     endpoints: Any = WebhookEndpoint.objects.none()
     if request.user.has_perm("runs.view_webhookendpoint") and not is_filtered:
@@ -82,7 +82,7 @@ def show_deliveries(request: HttpRequest) -> HttpResponse:
         "warnings": problems,
         "states": [(word, build_url(state=value), state == value) for word, value in words],
         "run": run,
-        "page": turns,
+        "page": links,
         "is_filtered": is_filtered,
         "endpoints": [(row, hide_path(row.url), BADGES.get(row.last_delivery_state or "")) for row in endpoints],
     }

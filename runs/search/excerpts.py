@@ -1,4 +1,4 @@
-"""Where in a run the words of a search stand, as a few words around them."""
+"""Where in a run the words of a search occur, as a few words around them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Excerpt:
     """A few words of one text. A model may have written them."""
 
     place: str
-    """Where the text stands: “Input”, “Step 2, attempt 1, issue”, “Step 2, attempt 1, output”."""
+    """Where the text is: “Input”, “Step 2, attempt 1, issue”, “Step 2, attempt 1, output”."""
     pieces: tuple[Piece, ...]
     step: int
     attempt: int
@@ -38,7 +38,7 @@ class Excerpt:
 
 
 def find_excerpts(run_ids: Collection[int], query: SearchQuery) -> dict[int, tuple[Excerpt, ...]]:
-    """Where in the runs of one page the words stand, by run number.
+    """Where in the runs of one page the words occur, by run number.
 
     The first text that holds a term is shown, in the order of inputs, issues and outputs from the newest back. A run
     may lack excerpts: only the beginning of a text is searched, and of very many outputs only the newest.
@@ -79,7 +79,7 @@ def _find_terms(text: str, terms: Collection[Term], missing: Collection[Term]) -
 
 
 def _find_spans(term: Term, words: Sequence[tuple[str, int, int]]) -> list[Span]:
-    """From where to where the words of a term stand."""
+    """From where to where the words of a term are."""
     *inner, last = term.words
     spans = []
     for position, (word, _, end) in enumerate(words[len(inner) :]):

@@ -22,9 +22,9 @@ from runs.models import Attempt, Issue, Run
 from runs.search.words import SearchQuery, Term, split_words
 
 GAP = "·"
-"""Stands between texts, where no phrase goes across; no word has this character."""
+"""Separates texts, where no phrase goes across; no word has this character."""
 MAX_SIZE = 100_000
-"""Characters of the words of a run that are indexed, with what stands between them: about 15,000 words."""
+"""Characters of the words of a run that are indexed, with what is between them: about 15,000 words."""
 MAX_INDEXED_LENGTH = 200_000
 """Characters that are read of one input, output or issue text. In JSON those beyond ASCII are written as six."""
 

@@ -2,7 +2,7 @@
 
     tea leaves        runs with both words
     "tea leaves"      both words, one after the other, in one text
-    INV-2026-0042     the same: what stands together is found together
+    INV-2026-0042     the same: what is together is found together
     order*            words that begin so
     -draft            runs without that word
 
@@ -37,7 +37,7 @@ _TERM = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """Words that stand one after the other in one text; the last one may go on if it is a prefix."""
+    """Words that are one after the other in one text; the last one may go on if it is a prefix."""
 
     words: tuple[str, ...]
     is_prefix: bool = False
@@ -67,7 +67,7 @@ def split_words(text: str) -> list[str]:
 
 
 def find_words(text: str) -> Iterator[tuple[str, int, int]]:
-    """The words of a text, and from where to where each stands."""
+    """The words of a text, and from where to where each is."""
     characters = [fold_text(character) for character in text]
     # A ligature folds to several characters, a combining mark to none.
     places = [place for place, folded in enumerate(characters) for _ in folded] + [len(text)]
@@ -102,7 +102,9 @@ def parse_search(text: str) -> SearchQuery:
         # A character of a script without spaces is a whole word.
         is_prefix = is_starred and part.rstrip("*")[-1:].isalnum() and not _UNSPACED_WORD.fullmatch(words[-1])
         if is_prefix and len(words[-1]) < MIN_PREFIX_LENGTH:
-            raise ValueError(f"“{words[-1]}*” is too short: at least {MIN_PREFIX_LENGTH} characters stand before “*”.")
+            raise ValueError(
+                f"“{words[-1]}*” is too short: at least {MIN_PREFIX_LENGTH} characters are needed before “*”."
+            )
         (unwanted if match["minus"] else wanted).append(Term(words, is_prefix))
     if sum(len(term.words) for term in wanted + unwanted) > MAX_QUERY_WORDS:
         raise ValueError(f"A search takes up to {MAX_QUERY_WORDS} words.")

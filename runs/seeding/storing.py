@@ -39,11 +39,11 @@ VERSIONS = len(SLIPS)
 COURSES = 48
 """Courses of each version, at most."""
 MIN_COURSES, RUNS_PER_COURSE = 6, 60
-"""A short history has fewer courses: one of each version for so many runs."""
+"""A short history has fewer courses: one of each version for this number of runs."""
 BATCH_SIZE = 500
 """Runs stored in one transaction."""
 RARE = 1_000
-"""One run in so many holds the word “rarity”."""
+"""One run of this number holds the word “rarity”."""
 LABELS = ("nightly", "pilot", "release-check")
 WORDS = (
     "amber", "birch", "cedar", "dune", "ember", "fjord", "grove", "harbour", "iris", "juniper", "meadow", "quartz",
@@ -97,7 +97,7 @@ def seed_history(
     """Store ``runs`` ended runs, about four attempts each, that were created in the ``days`` before ``until``.
 
     ``planted`` runs more are of the flow with known truths. With ``is_simulated`` all are simulated. ``report`` gets
-    after each batch what was done, and for how many runs so far. Raises ``SampleError`` where a flow that is no sample
+    after each batch what was done, and for how many runs. Raises ``SampleError`` where a flow that isn't a sample
     has the name of one.
     """
     length = timedelta(days=days)
@@ -155,7 +155,7 @@ def _load_version(document: dict[str, Any], *, number: int, created_at: datetime
     version = FlowVersion.objects.filter(flow=known, digest=find_digest(varied)).last() if known else None
     if version is None:
         version = publish_flow(spec=FlowSpec.from_document(varied), note=f"{NOTE}{number + 1}")
-        # Versions never change; an invented one must be older than its runs all the same.
+        # Versions never change; an invented one must be older than its runs nonetheless.
         models.QuerySet(FlowVersion).filter(pk=version.pk).update(created_at=created_at)
         version.flow.make_live(version)
     return version

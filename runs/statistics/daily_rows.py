@@ -70,7 +70,7 @@ def _merge(name: str, stored: Any, counted: Any) -> Any:
 
 
 def build_key(row: DailyCounts) -> Key:
-    """The values that tell a row from others of its model."""
+    """The values that distinguish a row from others of its model."""
     return tuple(getattr(row, name) for name in KEY_NAMES[type(row)])
 
 

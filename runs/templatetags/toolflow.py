@@ -32,7 +32,7 @@ _BADGES = {**STATES, **LIFECYCLE, **SEVERITIES, **CHECKS}
 @register.simple_tag
 @cache
 def icon(name: str, size: int = 16) -> SafeString:
-    """A solid heroicon that assistive technology passes over; words always stand beside it."""
+    """A solid heroicon that assistive technology passes over; words are always beside it."""
     # The package parses and copies XML for each icon: too slow for one in every cell of a list.
     svg = heroicon_mini(name, size=size, aria_hidden="true", **{"class": f"icon icon-{name}"})
     return mark_safe(svg)  # noqa: S308  # SVG from an installed package, nothing else in it

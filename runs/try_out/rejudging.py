@@ -1,4 +1,4 @@
-"""Past attempts judged again by a step as it is now: what each came to then, and what it would come to.
+"""Past attempts judged again by a step as it is now: the outcome of each then, and now.
 
 Their outputs are those of then: no model is asked, and nothing is stored.
 """
@@ -42,7 +42,7 @@ from runs.try_out.trial import MAX_TRY_SECONDS, begin_time_budget, find_audited_
 
 MAX_ATTEMPTS = 20
 MAX_RUNS = 100
-"""The latest runs of a flow, among which the attempts are looked for."""
+"""The latest runs of a flow, among which the attempts are searched for."""
 MAX_LENGTH = 500_000
 """Characters of an output that is judged again."""
 REMOVED, REDACTED, TOO_LARGE = "removed", "redacted", "too_large"
@@ -66,7 +66,7 @@ class PastAttempt:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a past attempt came to, and what it would come to now."""
+    """The outcome of a past attempt, and what it would be now."""
 
     past: PastAttempt
     now: Judgement
@@ -221,7 +221,7 @@ class _Loading:
         return found, left_out
 
     def match_runs(self) -> dict[int, list[int]]:
-        """For each run where the steps of the spec stand in it."""
+        """For each run where the steps of the spec are in it."""
         stored: dict[int, dict[str, int]] = {run: {} for run in self.runs}
         for run, name, index in models.Step.objects.filter(run__in=self.runs).values_list("run", "name", "index"):
             stored[run][name] = index

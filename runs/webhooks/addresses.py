@@ -49,7 +49,7 @@ _METADATA_NETWORKS = _list_networks(
 
 
 def find_syntax_problem(address: str) -> str:
-    """Why nothing can be sent to ``address`` whatever is allowed, in one sentence; empty if it can be tried."""
+    """Why nothing can be sent to ``address`` under any setting, in one sentence; empty if it can be tried."""
     if re.search(r"[\s\\\x00-\x1f\x7f-\x9f\ud800-\udfff]", address):
         return f"The address has spaces, line breaks or backslashes in it; write one {_EXAMPLE}."
     if len(address.encode()) > MAX_ADDRESS_BYTES:
@@ -102,7 +102,7 @@ def _is_usable_port(port: int) -> bool:
 
 
 def is_public(address: IPAddress) -> bool:
-    """Whether an address is one of the internet that anybody can reach."""
+    """Whether an address is public on the internet."""
     address = _unwrap(address)
     if not address.is_global or address.is_multicast or address.is_reserved or _is_metadata(address):
         return False

@@ -1,4 +1,4 @@
-"""What is to be sent: of runs that have ended, of a test, and once more."""
+"""What is to be sent: of runs that have ended, of a test, and again on request."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def create_test(endpoint: WebhookEndpoint) -> WebhookDelivery:
 
 
 def send_again(delivery: WebhookDelivery) -> bool:
-    """Queue a delivery once more, with all its retries. False while a try is under way."""
+    """Queue a delivery again, with all its retries. False while a try is under way."""
     with transaction.atomic():
         is_free = WebhookDelivery.objects.not_being_sent().filter(pk=delivery.pk)
         if not is_free.update(

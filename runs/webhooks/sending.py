@@ -142,7 +142,7 @@ def _list_secrets(delivery: WebhookDelivery) -> list[str]:
 
 
 def choose_next(answer: Answer, *, number: int) -> tuple[DeliveryState, float | None]:
-    """How a delivery stands after its try ``number``, from 1, and the seconds until the next one."""
+    """The status of a delivery after its try ``number``, from 1, and the seconds until the next one."""
     if not answer.problem:
         return DeliveryState.DELIVERED, None
     if answer.is_refused or answer.status == GONE or number >= MAX_TRIES:

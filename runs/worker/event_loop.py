@@ -210,7 +210,7 @@ class Drain:
 
     def _forget(self, run_id: int, task: asyncio.Task[None]) -> None:
         self._executed += 1
-        # A run that was lost and claimed again here has a new task by now.
+        # A run that was lost and claimed again here has a new task.
         if run_id in self._tasks and self._tasks[run_id][1] is task:
             del self._tasks[run_id]
         free = self._capacity - len(self._tasks)

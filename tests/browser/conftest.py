@@ -88,7 +88,7 @@ def complaints(request: pytest.FixtureRequest, context: BrowserContext) -> Itera
 
 
 def sign_in_context(context: BrowserContext, url: str, user: User | None = None) -> None:
-    """Sign in as somebody, without asking for a password: “ada”, who may do everything, unless told who."""
+    """Sign in as a user, without asking for a password: by default “ada”, who may do everything."""
     client = Client()
     client.force_login(user or User.objects.create_superuser("ada", password="secret"))
     session = client.cookies[settings.SESSION_COOKIE_NAME].value
@@ -97,6 +97,6 @@ def sign_in_context(context: BrowserContext, url: str, user: User | None = None)
 
 @pytest.fixture
 def admin_page(page: Page, context: BrowserContext, base_url: str) -> Page:
-    """A window in which somebody is signed in who may do everything."""
+    """A window in which a user is signed in who may do everything."""
     sign_in_context(context, base_url)
     return page

@@ -41,7 +41,7 @@ def field(page: Page, pointer: str) -> Locator:
 
 
 def remarks(page: Page, pointer: str) -> Locator:
-    """What is told of a field."""
+    """What is reported at a field."""
     return page.locator(f"#editor-part [data-pointer='{pointer}'] > .remarks")
 
 

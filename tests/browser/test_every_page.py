@@ -87,7 +87,7 @@ def describe(violation: dict[str, Any]) -> str:
 
 
 def list_pages(world: World) -> Iterator[str]:
-    """The addresses of all pages that somebody sees who may do everything; some are alike for all models."""
+    """The addresses of all pages that a user sees who may do everything; some are alike for all models."""
     world.users["root"] = User.objects.get(username="ada")
     for address in map(world.fill, list_rules()):
         if re.search("/(history|delete)/$", address) and "/flows/flow/" not in address:

@@ -34,7 +34,7 @@ MISTAKES = {
     "/steps/1/audits/0/rule": ("outputs.text != ''", "Unknown variable “outputs”"),
     "/steps/2/input_expression": ("{'text': ", "Line 1"),
 }
-"""By place, what is typed and a part of what is told."""
+"""By place, what is typed and a part of what is reported."""
 
 
 @pytest.fixture(autouse=True)
@@ -355,7 +355,7 @@ def test_settings_are_offered_schemas_made_in_each_way_and_rules_judged_while_on
     expect(headline).to_have_text("Judged again on the last 3 outputs: 1 pass, 2 fail; 2 would change")
     expect(live.locator(".live-square.would-change")).to_have_count(2)
     expect(live.locator(".live-value").first).to_have_attribute("dir", "rtl")
-    # Half a rule can't be judged: the last answer stays, and the problem is told with a way to it.
+    # Half a rule can't be judged: the last answer stays, and the problem is reported with a way to it.
     rule.fill("output.text.size() >")
     expect(live.get_by_text("Can’t be judged.")).to_be_visible()
     expect(live.locator(".is-stale .live-square")).to_have_count(3)

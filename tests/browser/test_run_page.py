@@ -170,7 +170,7 @@ def test_a_run_is_read_by_mouse_on_a_phone_and_by_keyboard(admin_page: Page) -> 
     page.reload()
     button = pane.locator("[data-copies]").first
     button.click()
-    expect(button).to_have_attribute("data-told", "Copied")
+    expect(button).to_have_attribute("data-notice", "Copied")
     expect(button).to_be_focused()
     field = page.evaluate_handle("document.body.appendChild(document.createElement('textarea'))").as_element()
     assert field is not None
@@ -213,7 +213,7 @@ class Questions:
         before = self._asked
         for _ in range(seconds):
             self._page.clock.run_for(1_000)
-            # What the clock made the page do is told before this is answered.
+            # What the clock made the page do arrives before this is answered.
             self._page.evaluate("0")
             while self._answered < self._asked:
                 self._page.evaluate("new Promise(requestAnimationFrame)")

@@ -93,7 +93,7 @@ def test_an_account_is_signed_in_to_and_its_theme_zone_and_token_are_kept(page: 
     token = page.locator("#new-token").inner_text()
     button = page.get_by_role("button", name="Copy the commands")
     button.click()
-    expect(button).to_have_attribute("data-told", "Copied")
+    expect(button).to_have_attribute("data-notice", "Copied")
     assert f"export TOOLFLOW_TOKEN={token}" in page.evaluate("navigator.clipboard.readText()")
     page.goto("/tokens/")
     assert token not in page.content()

@@ -77,7 +77,7 @@ def test_an_input_is_written_as_form_and_json_and_outlasts_the_session(
 ) -> None:
     make_version(make_page_flow(input_schema=SCHEMA))
     User.objects.create_superuser("grace", password="secret")
-    # An account that may do something already waits for whoever comes with its address.
+    # An account that may do something already waits for the user with its address.
     settings.TOOLFLOW_OIDC_LINK = ["olga"]
     olga = User.objects.create_user("olga", email=provider.claims["email"])
     olga.user_permissions.set(Permission.objects.filter(codename__in=["add_run", "view_run", "view_flow"]))

@@ -50,7 +50,7 @@ class Break:
 
 
 def load_breaks(path: Path = BREAKS) -> list[Break]:
-    """All breaks of a file. Raises ``ValueError`` for names that stand there twice."""
+    """All breaks of a file. Raises ``ValueError`` for repeated names."""
     rows: list[dict[str, Any]] = yaml.safe_load(path.read_text())
     breaks = [Break(**{**row, "tests": row["tests"].split()}) for row in rows]
     if len({one.name for one in breaks}) != len(breaks):
@@ -105,7 +105,7 @@ def try_break(copy: Path, one: Break) -> tuple[str, str]:
     path = copy / one.file
     source = path.read_text() if path.is_file() else ""
     if source.count(one.replace) != 1:
-        return f"its snippet stands in {one.file} {source.count(one.replace)} times, not once", ""
+        return f"its snippet is in {one.file} {source.count(one.replace)} times, not once", ""
     write_source(path, source.replace(one.replace, one.by))
     try:
         status, words = run_tests(copy, one.tests)

@@ -47,12 +47,13 @@ def read(client: Client) -> str:
     return " ".join(PageReader(response.content.decode()).text.split())
 
 
-def test_everything_is_told_of_what_is_registered(editor: Client) -> None:
+def test_everything_is_reported_of_what_is_registered(editor: Client) -> None:
     text = read(editor)
     fingerprint = registry.audits["wcag_contrast"].fingerprint[:8]
     assert (
         f"wcag_contrast async (output) flows.examples.plugins.audit_contrast · fingerprint {fingerprint} "
-        "Colours that can't be told from what they stand on. Each finding carries the ratio. Not used by any flow."
+        "Colours that can't be distinguished from their background. Each finding carries the ratio. "
+        "Not used by any flow."
     ) in text
     assert "colour_suite flows.examples.plugins.ColourSuite" in text
     assert '"additionalProperties": false' in text
@@ -78,7 +79,7 @@ def test_a_docstring_is_text_and_a_type_that_strict_mode_can_not_express_says_wh
     assert "usually documented" not in page, "the docstring of pydantic's own base class is not its own"
 
 
-def test_a_name_that_nobody_registers_stands_at_the_top_with_its_flows(
+def test_a_name_that_is_not_registered_is_at_the_top_with_its_flows(
     editor: Client, django_assert_max_num_queries: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_version(make_flow(make_step(1, audits=(GHOST,))))
@@ -130,7 +131,7 @@ def test_every_field_that_names_a_plug_in_is_listed_with_its_place() -> None:
 
 @pytest.mark.django_db
 class TestFlows:
-    def test_the_live_version_and_the_latest_are_told_apart(self) -> None:
+    def test_the_live_version_and_the_latest_are_distinguished(self) -> None:
         make_version(make_flow(make_step(1, compute="python:ancient")))
         live = make_flow(make_step(1, compute="python:both"), make_step(2, compute="python:old"))
         latest = make_flow(make_step(1, compute="python:both"), make_step(3, name="Third", compute="python:new"))

@@ -1,6 +1,6 @@
 """The simulated model: an OpenAI-compatible server that costs nothing and comes out the same each time.
 
-``SimulatedModel`` is an ASGI application. In process it stands behind the real ``openai`` client
+``SimulatedModel`` is an ASGI application. In process it is behind the real ``openai`` client
 (``openai_client.simulated_client``); over TCP, ``python -m flows.engine.simulated_model`` serves it.
 """
 

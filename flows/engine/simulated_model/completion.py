@@ -46,7 +46,7 @@ class RequestView:
     """What the idempotency key names before step and attempt."""
     prompt_tokens: int
     cached_tokens: int
-    """Tokens that an earlier try had too: they stand before the attempts that are shown."""
+    """Tokens that an earlier try had too: they are before the attempts that are shown."""
 
 
 def parse_request(body: dict[str, Any], key: str | None) -> RequestView:
@@ -57,7 +57,7 @@ def parse_request(body: dict[str, Any], key: str | None) -> RequestView:
     named = [] if choice == "none" else [one for one in functions if wanted in (None, one["name"])]
     messages = [(message["role"], str(message.get("content") or "")) for message in list_messages(body)]
     system = "\n\n".join(text for role, text in messages if role in ("system", "developer"))
-    # The last one: a step's own message may hold such a line as well, and stands before it.
+    # The last one: a step's own message may hold such a line as well, and is before it.
     before, heading, attempts = f"\n{system}\n".rpartition(f"\n{CURRENT_STEP_HEADING}\n")
     number = _KEY_NUMBER.search(key or "")
     tools = len(json.dumps(body.get("tools") or ""))

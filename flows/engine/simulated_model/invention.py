@@ -23,7 +23,7 @@ from flows.engine.schema_violations import resolve_refs
 _Entry = TypeVar("_Entry")
 
 _DEEP = 6
-"""From this depth on, arrays stay as short as they may and choices avoid references: recursion comes to an end."""
+"""From this depth on, arrays stay as short as they may and choices avoid references, so that recursion ends."""
 _MAX_DEPTH = 60
 _MAX_VALUES = 20_000
 """A schema that nests deeper or holds more recurses without a way out; from there on it gets null."""
@@ -80,7 +80,7 @@ _FORMATS: dict[str, Callable[[Random], str]] = {
     "uuid": lambda random: str(UUID(int=random.getrandbits(128), version=4)),
 }
 
-# The first entry that shares a word with the name wins, so that the special stands before the general.
+# The first entry that shares a word with the name wins, so that special entries are before general ones.
 _TEXTS: tuple[tuple[str, Callable[[Random], str]], ...] = (
     ("hex color colour colors colours accent", lambda random: f"#{random.randrange(1 << 24):06x}"),
     ("email mail", _FORMATS["email"]),

@@ -61,7 +61,7 @@ class Script:
     Which reply of a list is due follows from the request alone, by how many earlier outputs its system message shows:
     the first call gets ``replies[0]``, the try after one output gets ``replies[1]``, and the last one repeats. So a
     script is right after a restart and for many runs at once. A call that broke in transport leaves nothing to show:
-    the number of the attempt tells that it was made.
+    the number of the attempt shows that it was made.
 
     Replies that differ from run to run follow from what the idempotency key begins with.
     """

@@ -128,7 +128,7 @@ def _wait_until_listening(host: str, port: int, processes: Processes) -> bool:
 
 
 def _await_end(processes: Processes) -> None:
-    """Wait for processes that were told to stop, pass on a second Ctrl-C, and kill what is left after the time."""
+    """Wait for processes that are stopping, pass on a second Ctrl-C, and kill what is left after the time."""
     deadline = time.monotonic() + settings.TOOLFLOW_STOP_SECONDS + STOP_MARGIN
     is_forced = False
     while time.monotonic() < deadline and any(process.poll() is None for process in processes):

@@ -43,11 +43,11 @@
     const source = button && document.getElementById(button.dataset.copies);
     if (!source) return;
     const words = (await copy(source.textContent)) ? "Copied" : "Not copied: the browser refuses";
-    button.dataset.told = words;
+    button.dataset.notice = words;
     // The same words twice are read out once.
     announcement.textContent = "";
     setTimeout(() => (announcement.textContent = words), 50);
-    setTimeout(() => delete button.dataset.told, SHOWN_FOR);
+    setTimeout(() => delete button.dataset.notice, SHOWN_FOR);
   });
 
   // Before the swap: what is hidden can't get the focus back.

@@ -2,7 +2,7 @@
 "use strict";
 
 // Asking for what is new: at once while things change, more and more seldom while nothing does. An update then comes
-// late by a fifth of the time that it was waited for, at most. Nobody looks at a tab that is hidden.
+// late by a fifth of the time that it was waited for, at most. A hidden tab is not updated.
 (() => {
   const FASTEST = 1_000;
   const SLOWEST = 10_000;
@@ -35,7 +35,7 @@
 
   document.addEventListener("htmx:afterRequest", (event) => {
     const { requestConfig, xhr } = event.detail;
-    // Of an element that is no longer there it is told twice.
+    // Of an element that is no longer there it is called twice.
     if (requestConfig.elt.id !== "live" || !isAsking) return;
     isAsking = false;
     if (xhr.status === 403 || xhr.status === 404) {
@@ -92,7 +92,7 @@
 (() => {
   let row = null;
 
-  // On a phone the outline scrolls by itself, else with what stands below it.
+  // On a phone the outline scrolls by itself, else with what is below it.
   function findScroller(outline) {
     return getComputedStyle(outline).overflowY === "auto" ? outline : outline.parentElement;
   }

@@ -66,7 +66,7 @@
 
   document.addEventListener("keydown", (event) => {
     const isTyping = event.target.closest("input, select, textarea, [contenteditable]");
-    // On many keyboards brackets need AltGr, which some systems tell as Ctrl and Alt.
+    // On many keyboards brackets need AltGr, which some systems report as Ctrl and Alt.
     const isOther = (event.ctrlKey || event.altKey || event.metaKey) && !event.getModifierState("AltGraph");
     if (isOff || isTyping || isOther || event.isComposing || event.defaultPrevented) return;
     if (document.querySelector("dialog[open]") || !Object.hasOwn(actions, event.key)) return;

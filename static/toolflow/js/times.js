@@ -1,5 +1,5 @@
-// Tells the server the time zone of this browser, so that it writes times as the reader's clock shows them. Whoever
-// signs in has told it by then; in a new zone the next page is right.
+// Sends the time zone of this browser to the server, so that it writes times as the reader's clock shows them. After
+// signing in it is known; after a change of the zone, from the next page on.
 "use strict";
 
 (() => {

@@ -1,6 +1,6 @@
-// What was typed into the form of a new run comes back if the session had ended when it was sent: whoever sent it signs
-// in, here or through a provider, and finds it as it was. It is kept in this tab only, until the next page with such a
-// form or with a run; the page to sign in, which lies between, notes that it was there.
+// What was typed into the form of a new run comes back if the session had ended when it was sent: after signing in, here
+// or through a provider, the user finds it as it was. It is kept in this tab only, until the next page with such a form
+// or with a run; the page to sign in, which lies between, notes that it was there.
 "use strict";
 
 (() => {

@@ -127,13 +127,13 @@
     if (link && link.hash === location.hash) reveal(document.getElementById(link.hash.slice(1)));
   });
 
-  // What asks for updates says what the reader looks at.
+  // Requests for updates name what the reader sees.
   document.addEventListener("htmx:configRequest", (event) => {
     if (event.detail.elt.id !== "live" || isFollowing) return;
     event.detail.path = event.detail.path.replace("&follow", "");
   });
 
-  // The severity filter: its state stands in data-hide, which live updates leave alone, and in the address.
+  // The severity filter: its state is in data-hide, which live updates leave alone, and in the address.
   function hideOnly(hidden) {
     run.dataset.hide = [...hidden].join(" ");
     const url = new URL(location.href);
@@ -171,9 +171,9 @@
       showHidden();
       return;
     }
-    for (const news of document.querySelectorAll("#issue-marks > [data-marks-of]")) {
-      document.getElementById(news.dataset.marksOf)?.replaceChildren(...news.childNodes);
-      news.remove();
+    for (const marks of document.querySelectorAll("#issue-marks > [data-marks-of]")) {
+      document.getElementById(marks.dataset.marksOf)?.replaceChildren(...marks.childNodes);
+      marks.remove();
     }
   });
 

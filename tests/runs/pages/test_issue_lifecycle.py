@@ -55,14 +55,14 @@ class TestMarks:
         kinds = [found.list_marks(one.pk)[0].kind for one in (first, third, fourth)]
         assert kinds == ["introduced", "returned", "persisted"]
 
-    def test_an_issue_is_told_anew_when_the_attempt_ends_that_says_something_about_it(self) -> None:
+    def test_an_issue_is_reported_again_when_the_attempt_ends_that_says_something_about_it(self) -> None:
         gone, stays, later = issue("/a"), issue("/b"), issue("/b")
         found = trace(("failed", [gone, stays]), ("failed", [later]), ("failed", [issue("/b")]))
-        news = {
-            since: [(number, place) for number in (1, 2, 3) for place, _ in found.list_news(number, since)]
+        new = {
+            since: [(number, place) for number in (1, 2, 3) for place, _ in found.list_new_marks(number, since)]
             for since in (2, 3, 4)
         }
-        assert news == {2: [(1, gone.position), (1, stays.position)], 3: [(2, later.position)], 4: []}
+        assert new == {2: [(1, gone.position), (1, stays.position)], 3: [(2, later.position)], 4: []}
 
 
 class TestSummary:

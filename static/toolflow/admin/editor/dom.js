@@ -15,7 +15,7 @@ window.ToolFlow = window.ToolFlow || {};
     return element;
   };
 
-  // The icons that scripts need stand in the page, by name.
+  // The icons that scripts need are in the page, by name.
   const icon = (name) => {
     const found = document.getElementById("editor-icons").content.querySelector(`.icon-${name}`);
     return found ? found.cloneNode(true) : "";
@@ -34,7 +34,7 @@ window.ToolFlow = window.ToolFlow || {};
 
   const fail = (sentence, details) => Object.assign(new Error(sentence), details);
 
-  // Whoever signed in again meanwhile has another token than the page.
+  // After signing in again the user has another token than the page.
   function findToken() {
     const cookie = /(?:^|; )csrftoken=([^;]+)/.exec(document.cookie);
     const field = document.querySelector("#flow-form [name=csrfmiddlewaretoken]");
@@ -81,7 +81,7 @@ window.ToolFlow = window.ToolFlow || {};
     speaking = setTimeout(() => (said.textContent = sentence), 50);
   }
 
-  // Rows that are dragged to where another stands: `grip` is what is held, `row` what moves with it.
+  // Rows that are dragged to where another is: `grip` is what is held, `row` what moves with it.
   function makeSortable(box, { grip, row, isMate, move }) {
     let dragged = null;
     const clear = () => box.querySelectorAll(".is-target").forEach((one) => one.classList.remove("is-target"));

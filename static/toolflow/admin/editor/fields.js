@@ -12,7 +12,7 @@
   const readText = (field) => (controlOf(field).value.trim() ? controlOf(field).value : undefined);
   const text = { fill: (field, value) => (controlOf(field).value = show(value)), read: readText };
 
-  // What was typed is kept as it is where it is no number: the check says so, and nothing is lost.
+  // What was typed is kept as it is where it is not a number: the check says so, and nothing is lost.
   const number = {
     ...text,
     fill: (field, value) => (controlOf(field).value = show(value === undefined ? field.dataset.default : value)),
@@ -136,7 +136,7 @@
   // What is shown elsewhere as well: by the switch of an audit, and in the head of a step.
   const isShown = (name, value) => value === undefined || name === "tool_name" || (name === "fail_at" && value === "never");
 
-  // Rare settings are folded; those that are set always stand before the fold.
+  // Rare settings are folded; those that are set are always before the fold.
   function foldRare(fold) {
     for (const field of fold.querySelectorAll("[data-rare]")) {
       if (!isShown(field.dataset.field, flow.get(field.dataset.pointer))) fold.before(field);
@@ -188,7 +188,7 @@
     control.setAttribute("aria-describedby", ids.join(" "));
   }
 
-  // `remarks` are { path, message, tone }; those of a part as a whole stand at its head.
+  // `remarks` are { path, message, tone }; those of a part as a whole are at its head.
   function showAllRemarks(remarks) {
     const byField = new Map();
     const rest = { step: [], audits: [] };
@@ -220,7 +220,7 @@
     field.scrollIntoView({ block: "nearest" });
   }
 
-  // As if it had been typed: the browser can take it back, and everybody hears of it.
+  // As if it had been typed: the browser can undo it, and all listeners are called.
   function replaceText(control, start, end, typed) {
     control.focus({ preventScroll: true });
     control.setSelectionRange(start, end);

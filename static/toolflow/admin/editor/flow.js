@@ -1,6 +1,6 @@
 "use strict";
 
-// The flow as one document: what it holds, what was undone, and which part of it is looked at.
+// The flow as one document: what it holds, what was undone, and which part of it is shown.
 // A document is never changed in place: each change makes a new one that shares what stayed the same, so that every
 // step of undo is kept for nothing.
 
@@ -53,7 +53,7 @@
     future.length = 0;
   }
 
-  function tell(pointer, kind) {
+  function notify(pointer, kind) {
     document.dispatchEvent(new CustomEvent("toolflow:flow-edited", { detail: { pointer, kind } }));
   }
 
@@ -61,7 +61,7 @@
     if (!data.may_change) return;
     if (kind !== "follow") remember(pointer, kind === "type");
     current = make();
-    tell(pointer, kind);
+    notify(pointer, kind);
   }
 
   // `kind` "type" is said by the field itself, which shows the value already; "follow" of a value that goes with it, and
@@ -129,7 +129,7 @@
     to.push({ document: current, step, audit, part });
     current = then.document;
     last = { pointer: null, time: 0 };
-    tell("", "undo");
+    notify("", "undo");
     select(then.step, then.audit, then.part);
     return true;
   }
@@ -147,7 +147,7 @@
   const listSteps = () => listOf(current.steps);
   const listAudits = (index) => listOf(read(current, ["steps", index, "audits"]));
 
-  // Where a part stands in what is stored: steps and audits are known by their names, however they were moved.
+  // Where a part is in what is stored: steps and audits are known by their names, however they were moved.
   function findStored(keys) {
     const found = [];
     for (let place = 0; place < keys.length; place += 1) {

@@ -128,7 +128,7 @@ window.ToolFlow = window.ToolFlow || {};
     showRemarks();
   });
 
-  // ----- What is looked at -----
+  // ----- What is shown -----
 
   function look() {
     const isStep = flow.step >= 0;
@@ -158,7 +158,7 @@ window.ToolFlow = window.ToolFlow || {};
   });
   document.addEventListener("toolflow:flow-selected", look);
   document.addEventListener("toolflow:flow-edited", ({ detail }) => {
-    // Where steps come, go or move, another one may stand at this place.
+    // Where steps come, go or move, another one may be at this place.
     if (["insert", "remove", "move", "undo"].includes(detail.kind) && /^(\/steps(\/\d+)?)?$/.test(detail.pointer)) shown.key = null;
     schedule();
   });

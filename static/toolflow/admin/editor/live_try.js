@@ -1,7 +1,7 @@
 "use strict";
 
 // Tries the step without saving the flow: on a past run or typed values, with the request that would be sent, and one
-// call of the model where that is asked for. It stands in the live panel, and follows what one types while it is open.
+// call of the model where that is asked for. It is in the live panel, and follows what one types while it is open.
 
 window.ToolFlow = window.ToolFlow || {};
 
@@ -60,7 +60,7 @@ window.ToolFlow = window.ToolFlow || {};
       if (step !== flow.step) pending = "open";
       else show(answer, action, step);
     } catch (error) {
-      tell(error.message);
+      showNote(error.message);
       if (error.wait && action === "preview") timer = setTimeout(() => ask("preview"), error.wait * 1000);
     } finally {
       setUnderWay(null);
@@ -98,7 +98,7 @@ window.ToolFlow = window.ToolFlow || {};
   }
 
   // Built here and not by the server: there may be no server to build it.
-  function tell(sentence) {
+  function showNote(sentence) {
     (body.querySelector("#try-found") || body).replaceChildren(make("p", { className: "live-problem", textContent: sentence }));
     announce(sentence);
   }

@@ -1,6 +1,6 @@
 "use strict";
 
-// Model, effort, tier and temperature by choosing: prices stand beside them, and what a family of models refuses is
+// Model, effort, tier and temperature by choosing: prices are beside them, and what a family of models refuses is
 // greyed with its reason. What is there already stays, whatever the model takes.
 
 (function () {

@@ -6,7 +6,7 @@
   const { flow, make, icon, partActs, plural, announce, readSeverity } = window.ToolFlow;
   if (!flow) return;
   const box = document.getElementById("editor-outline");
-  let remarks = []; // what the last check told, each { path, message, tone }
+  let remarks = []; // what the last check reported, each { path, message, tone }
 
   function makeMarks(pointers) {
     const marks = [];
@@ -97,7 +97,7 @@
     else document.querySelector(`[data-base="/steps/${step}/audits/${audit}"]`)?.scrollIntoView({ block: "nearest" });
   }
 
-  // The step before or after the one that is looked at; the flow and its input come first.
+  // The step before or after the one that is shown; the flow and its input come first.
   function go(by) {
     const stops = [[-1, "flow"], [-1, "input"], ...flow.steps.map((_, index) => [index, "flow"])];
     const now = stops.findIndex(([step, part]) => step === flow.step && part === flow.part);

@@ -79,7 +79,7 @@
     return item;
   }
 
-  // The line of an audit says what it does; its fields are made when they are looked at.
+  // The line of an audit says what it does; its fields are made when they are opened.
   function showLine(item) {
     const audit = flow.get(item.dataset.base) || {};
     const [severity, drawn] = readSeverity(audit);
@@ -127,7 +127,7 @@
     return findFree(slug(name) || `step_${index + 1}`, taken, "_");
   };
 
-  // The names that programs use are made from those for people, until somebody writes their own.
+  // The names that programs use are made from those for people, until the user types another.
   const names = new Map();
   function follow(pointer) {
     const [first, index, field, ...rest] = flow.split(pointer);

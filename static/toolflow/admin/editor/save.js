@@ -1,6 +1,6 @@
 "use strict";
 
-// Checks and keeps what one types, saves it, and tells what is wrong: at its field, in the outline, and at the bottom.
+// Checks and keeps what one types, saves it, and reports what is wrong: at its field, in the outline, and at the bottom.
 
 (function () {
   const { flow, fields, make, icon, ask, send, findToken, announce, plural } = window.ToolFlow;
@@ -17,7 +17,7 @@
   let pending = Promise.resolve(); // the last check that was asked for
   let isKept = true; // whether the server has all that was typed
   let isSaving = false;
-  let isTold = false; // whether saving was tried: then all that is missing is told, too
+  let isTried = false; // whether saving was tried: then all that is missing is reported, too
   let isText = false; // “Edit as YAML”
   let shownText = ""; // as the server wrote it
   let problems = [];
@@ -26,24 +26,24 @@
   const typed = () => (isText ? area.value : flow.document);
   const question = () => ({ flow: data.flow, base_version: data.base_version, [isText ? "text" : "document"]: typed() });
 
-  // What nobody has come to yet is no news: that it is missing is told when one wants to save.
-  const isNews = ({ path }) => !path || isTold || touched.has(path) || ![undefined, ""].includes(flow.get(path)) || data.draft_saved_at !== null;
+  // What the user has not reached yet is not reported as missing before saving is tried.
+  const isReported = ({ path }) => !path || isTried || touched.has(path) || ![undefined, ""].includes(flow.get(path)) || data.draft_saved_at !== null;
 
   function showRemarks() {
     if (isText) return showTextProblems();
-    const told = problems.filter(isNews);
-    const remarks = [...told.map((one) => ({ ...one, tone: "wrong" })), ...warnings.map((one) => ({ ...one, tone: "doubtful" }))];
+    const reported = problems.filter(isReported);
+    const remarks = [...reported.map((one) => ({ ...one, tone: "wrong" })), ...warnings.map((one) => ({ ...one, tone: "warning" }))];
     fields.showAllRemarks(remarks);
     document.dispatchEvent(new CustomEvent("toolflow:remarks", { detail: remarks }));
     const sum = find("editor-sum");
     if (!sum) return;
-    const words = told.length ? `${plural(told.length, "problem")} to fix` : warnings.length ? plural(warnings.length, "warning") : "";
-    const first = told[0] || warnings[0];
+    const words = reported.length ? `${plural(reported.length, "problem")} to fix` : warnings.length ? plural(warnings.length, "warning") : "";
+    const first = reported[0] || warnings[0];
     const key = `${words} ${first?.path}`;
     if (sum.dataset.key === key) return;
     sum.dataset.key = key;
     if (!words) return sum.replaceChildren();
-    const [tone, sign] = told.length ? ["failed", "exclamation-circle"] : ["medium", "exclamation-triangle"];
+    const [tone, sign] = reported.length ? ["failed", "exclamation-circle"] : ["medium", "exclamation-triangle"];
     sum.replaceChildren(make("button", { type: "button", className: `link tone-${tone}`, onclick: () => goTo(first.path) }, icon(sign), words));
   }
 
@@ -64,7 +64,7 @@
     if (find("editor-discard")) find("editor-discard").hidden = !isChanged;
     const names = others.map(({ user }) => user).join(", ");
     const notes = [];
-    if (names) notes.push(makeNote("user", `${names} ${others.length === 1 ? "has a draft" : "have drafts"} of this flow. Whoever saves last sees both.`));
+    if (names) notes.push(makeNote("user", `${names} ${others.length === 1 ? "has a draft" : "have drafts"} of this flow. The one who saves last sees both.`));
     if (latest > data.base_version) {
       notes.push(makeNote("exclamation-triangle", `Version ${latest} was saved since you opened the page. Saving shows what differs before anything is overwritten.`));
     }
@@ -183,23 +183,23 @@
     window.location.reload();
   }
 
-  // As the parts stand on the page: the flow, its input, and each step with its audits.
+  // As the parts are on the page: the flow, its input, and each step with its audits.
   function placeOf({ path }) {
     const [first, index, list, at] = flow.split(path);
     if (first !== "steps") return first === "input_schema" ? 1 : 0;
     return 100 * (Number(index) + 1) + (list === "audits" ? 1 + (Number(at) || 0) : 0);
   }
 
-  function refuse(told) {
-    isTold = true;
-    problems = isText ? told : told.sort((one, other) => placeOf(one) - placeOf(other));
+  function refuse(reported) {
+    isTried = true;
+    problems = isText ? reported : reported.sort((one, other) => placeOf(one) - placeOf(other));
     showRemarks();
-    announce(`Not saved: ${plural(told.length, "problem")} to fix.`);
+    announce(`Not saved: ${plural(reported.length, "problem")} to fix.`);
     if (isText) return;
-    const unplaced = told.filter(({ path }) => ["", "/note", "/steps"].includes(path));
+    const unplaced = reported.filter(({ path }) => ["", "/note", "/steps"].includes(path));
     if (unplaced.length) tellTrouble(unplaced.map(({ message }) => message).join(" "));
-    if (told[0].path === "/note") find("flow-note").focus();
-    else goTo(told[0].path);
+    if (reported[0].path === "/note") find("flow-note").focus();
+    else goTo(reported[0].path);
   }
 
   form.addEventListener("submit", (event) => {
@@ -264,7 +264,7 @@
       shownText = (await check({ as_text: true })).text;
       area.value = shownText;
     } else if (data.may_change && area.value !== shownText) {
-      // Back only with a text that can be read: what is wrong in it besides is told at its fields.
+      // Back only with a text that can be read: what is wrong in it besides is reported at its fields.
       const { document: read } = await check();
       if (!read) return area.focus();
       isText = false;

@@ -87,8 +87,8 @@
   function makeRow({ name, kind, rules, description, is_required: isRequired }) {
     const label = make("th", { scope: "row" }, make("code", { textContent: name }));
     if (!isRequired) label.append(make("span", { className: "quiet", textContent: " optional" }));
-    const told = [rules, description].filter(Boolean).join(" · ");
-    return make("tr", {}, label, make("td", { textContent: kind }), make("td", { className: "quiet", textContent: told, dir: "auto" }));
+    const notes = [rules, description].filter(Boolean).join(" · ");
+    return make("tr", {}, label, make("td", { textContent: kind }), make("td", { className: "quiet", textContent: notes, dir: "auto" }));
   }
 
   async function askMaker(field, question) {
@@ -107,7 +107,7 @@
 
   function say(field, sentences, tone = "note") {
     const sign = () => icon(tone === "wrong" ? "exclamation-circle" : "information-circle");
-    // What stands between backticks is code.
+    // What is between backticks is code.
     const write = (words) => words.split("`").map((part, index) => (index % 2 ? make("code", { textContent: part }) : part));
     find(field, "schema-said").replaceChildren(...sentences.map((words) => make("p", { className: tone }, sign(), make("span", {}, ...write(words)))));
   }
@@ -185,7 +185,7 @@
     choose(fieldOf(tab), next.dataset.tab, { focus: true });
   });
 
-  // What is wrong is looked for in the JSON.
+  // What is wrong is searched for in the JSON.
   part.addEventListener("toolflow:reveal", ({ target }) => {
     if (target.matches(".ef-schema") && textOf(target).trim()) choose(target, "json");
   });

@@ -91,7 +91,7 @@
     if (!found.length) panel.functions.append(make("li", {}, "There is no such function."));
   }
 
-  // A Python function stands alone; of a method, what it is called on stands there already.
+  // A Python function stands alone; of a method, what it is called on is there already.
   function insertFunction(usage) {
     const control = fields.controlOf(field);
     if (usage.startsWith("python:")) return fields.replaceText(control, 0, control.value.length, usage);
@@ -99,7 +99,7 @@
     fields.replaceText(control, control.selectionStart, control.selectionEnd, method ? method[1] : usage);
   }
 
-  // A beginning of it that stands there already is completed; in messages and prompts braces stand around it.
+  // A beginning of it that is there already is completed; in messages and prompts braces are around it.
   function insertPath(path) {
     const control = fields.controlOf(field);
     const end = control.selectionEnd;
@@ -132,12 +132,12 @@
     return names.map((name) => ({ name, note: known.variables[name], tree: outlines[name] || null }));
   }
 
-  function showTypes(told) {
+  function showTypes(reason) {
     const variables = describe(listVariables(known, field));
     panel.tree.show(variables);
     const isTyped = variables.some(({ name, tree }) => name !== "steps" && tree);
-    const awaited = `${isTyped ? "Types from the schemas; real" : "Real"} values stand here once the flow has run.`;
-    panel.note.textContent = told ? `${told}${isTyped ? " Types from the schemas are shown instead." : ""}` : awaited;
+    const awaited = `${isTyped ? "Types from the schemas; real" : "Real"} values are shown here once the flow has run.`;
+    panel.note.textContent = reason ? `${reason}${isTyped ? " Types from the schemas are shown instead." : ""}` : awaited;
   }
 
   async function fetchValues() {

@@ -87,7 +87,7 @@ window.ToolFlow.makeValueTree = ({ label, choose }) => {
     else unfold(row);
   });
 
-  // `variables` are { name, note, tree }: a note stands where there is no value, or beside it.
+  // `variables` are { name, note, tree }: a note is where there is no value, or beside it.
   function show(variables) {
     const hadFocus = tree.contains(document.activeElement);
     tree.replaceChildren(
@@ -107,8 +107,8 @@ window.ToolFlow.makeValueTree = ({ label, choose }) => {
   return { element: tree, show };
 };
 
-// What a schema says of a value, as such a tree: where the value would stand is the word for its type. The parts of a
-// part are made when they are looked at, since a schema may go on in itself for ever.
+// What a schema says of a value, as such a tree: where the value would be is the word for its type. The parts of a
+// part are made when they are opened, since a schema may go on in itself for ever.
 window.ToolFlow.outlineSchema = (() => {
   const WORDS = {
     string: "text", integer: "whole number", number: "number", boolean: "true or false", null: "null", object: "object",
