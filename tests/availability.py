@@ -42,7 +42,7 @@ def find_redis() -> str | None:
 def find_chromium() -> str | None:
     """The path of a Chromium; None if there is none.
 
-    The one without windows comes first: the others draw theirs, with all their buttons, where nobody sees them, which
+    The one without windows comes first: the others draw theirs, with all their buttons, where they are not seen, which
     takes a second of computing for every test.
     """
     names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
@@ -79,7 +79,7 @@ def is_required(part: str) -> bool:
 
 
 def explain_absence(part: str) -> str:
-    """The sentence for somebody whose machine lacks ``part``."""
+    """The sentence for a user whose machine lacks ``part``."""
     if part == "npm":
         return "npm is not installed, or its registry can’t be reached from here."
     return f"{FINDERS[part][0]} is not installed, or not running; “make services” sees to that."

@@ -20,7 +20,7 @@ from psycopg import sql
 
 from tests.processes import ROOT, clean_environment, run_python
 
-MIGRATION_PATIENCE = 120.0
+MIGRATION_TIMEOUT = 120.0
 """Seconds."""
 SQLITE_TEMPLATE = "empty-tables.sqlite3"
 POSTGRES_TEMPLATE = "empty-tables.postgres"
@@ -46,7 +46,7 @@ def migrate(database_url: str, folder: Path) -> None:
         "DATABASE_URL": database_url,
     }
     command = ("manage.py", "migrate", "--verbosity", "0")
-    done = run_python(*command, cwd=ROOT, environment=environment, timeout=MIGRATION_PATIENCE)
+    done = run_python(*command, cwd=ROOT, environment=environment, timeout=MIGRATION_TIMEOUT)
     if done.returncode != 0:
         raise RuntimeError(f"The database could not be migrated:\n{done.stdout}{done.stderr}")
 
@@ -102,7 +102,7 @@ def _hold_postgres(factory: pytest.TempPathFactory) -> Iterator[None]:
                 held.enter_context(_lead_to(name_database(url)))
             else:
                 name = held.enter_context(_migrate_here())
-                # Only what nobody is connected to can be copied.
+                # Only a database without connections can be copied.
                 connection.close()
                 url = held.enter_context(hold_database(server, template=name))
                 note.write_text(name_database(url))

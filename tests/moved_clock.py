@@ -16,7 +16,7 @@ class MovedClock:
         monkeypatch.setattr(module, "read_clock", lambda: self._seconds)
 
     def go_on(self, seconds: float) -> None:
-        """Let so many seconds pass."""
+        """Let this number of seconds pass."""
         self._seconds += seconds
 
 

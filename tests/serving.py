@@ -12,7 +12,7 @@ from django.db import connections
 from tests.waiting import wait_until
 from toolflow_site.request_handler import MAX_WORKING, RequestHandler
 
-PATIENCE = 30.0
+TIMEOUT = 30.0
 
 
 @contextlib.contextmanager
@@ -24,11 +24,11 @@ def serve(*, max_working: int = MAX_WORKING) -> Iterator[int]:
         thread = threading.Thread(target=server.run)
         thread.start()
         try:
-            wait_until(lambda: server.started, within=PATIENCE, what="the server listens")
+            wait_until(lambda: server.started, within=TIMEOUT, what="the server listens")
             yield server.servers[0].sockets[0].getsockname()[1]
         finally:
             server.should_exit = True
-            thread.join(PATIENCE)
+            thread.join(TIMEOUT)
 
 
 @contextlib.contextmanager
@@ -49,4 +49,4 @@ def handling_requests(*, max_working: int = MAX_WORKING, max_body: int | None = 
 def _close_connections(together: threading.Barrier) -> None:
     connections.close_all()
     # Each thread takes one of these.
-    together.wait(PATIENCE)
+    together.wait(TIMEOUT)

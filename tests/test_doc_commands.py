@@ -1,4 +1,4 @@
-"""Blocks of README and the guides, run as they stand: scripts, and commands on an installation of their own."""
+"""Blocks of README and the guides, run as they are: scripts, and commands on an installation of their own."""
 
 from __future__ import annotations
 

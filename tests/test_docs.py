@@ -54,7 +54,7 @@ def read_page(name: str) -> str:
 
 
 def find_blocks(page: str, language: str) -> list[tuple[str, str]]:
-    """The code blocks in a language: what stands behind its name, and the code."""
+    """The code blocks in a language: what is behind its name, and the code."""
     found = [(match["info"].split(maxsplit=1), match["body"]) for match in _BLOCK.finditer(read_page(page))]
     return [(info[1] if len(info) > 1 else "", body) for info, body in found if info and info[0] == language]
 
@@ -87,7 +87,7 @@ def find_wrong_links(source: Path, text: str) -> list[str]:
 
 
 def find_unknown_names(text: str) -> list[str]:
-    """Settings, targets of make, commands and options that a page names and nobody has."""
+    """Settings, targets of make, commands and options that a page names and that don't exist."""
     used = set(re.findall(r"\b(?:TOOLFLOW|OPENAI|DATABASE)_[A-Z_]+", text)) - OF_AUTOMATORS
     known = read_page(".env.example")
     unknown = [name for name in used if f"#{name}=" not in known]

@@ -22,7 +22,7 @@ SIGN_IN_QUERIES = 3
 
 
 class Script:
-    """Somebody's script: it sends a token, if it has one, and JSON."""
+    """A user's script: it sends a token, if it has one, and JSON."""
 
     def __init__(self, token: str | None = None) -> None:
         self._client = Client(raise_request_exception=False)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tests.serving import PATIENCE
+from tests.serving import TIMEOUT
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Reader:
 
 @contextlib.contextmanager
 def follow(port: int, run_id: int, token: str | None, last: str = "", *, cookie: str = "") -> Iterator[Reader]:
-    """The events of a run from a server, for whoever goes away at the end; its ``retry`` is read already."""
+    """The events of a run from a server, for a client that leaves at the end; its ``retry`` is read already."""
     headers = {"Accept": "text/event-stream"}
     if token is not None:
         headers["Authorization"] = f"Bearer {token}"
@@ -65,7 +65,7 @@ def follow(port: int, run_id: int, token: str | None, last: str = "", *, cookie:
         headers["Cookie"] = f"sessionid={cookie}"
     if last:
         headers["Last-Event-ID"] = last
-    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as connection:
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT)) as connection:
         connection.request("GET", f"/api/v1/runs/{run_id}/events", headers=headers)
         with connection.getresponse() as answer:
             reader = Reader(answer)

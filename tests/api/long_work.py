@@ -1,4 +1,4 @@
-"""Rows of what is told to receivers, of what is done to many runs, and of what users keep."""
+"""Rows of what is sent to receivers, of what is done to many runs, and of what users keep."""
 
 from __future__ import annotations
 

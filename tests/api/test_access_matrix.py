@@ -1,4 +1,4 @@
-"""Who may ask what of the API: every address with every method, as everybody who may come along.
+"""Who may ask what of the API: every address with every method, as every kind of caller.
 
 A new endpoint gets a line in ``TABLE``; a test names those that are missing.
 """
@@ -46,7 +46,7 @@ have one permission and may read nothing: what they do must not be answered with
 BLIND = frozenset({"anonymous", "user", "only add_run", "only change_run", "only change_flow"})
 
 ASKING_FOR_ANYTHING = ("anonymous", "edit token")
-"""Who tries methods that an address doesn’t have: which those are depends on nobody."""
+"""Who tries methods that an address doesn’t have: which those are is the same for all."""
 
 SIGNED_IN, SEE, RUN, EDIT = "whoever is signed in", "see", "start and cancel runs", "change flows"
 SEE_ENDPOINTS = "see webhook endpoints"
@@ -66,7 +66,7 @@ LET_IN: Mapping[str, frozenset[str]] = {
 
 @dataclass(frozen=True)
 class Ask:
-    """One method of an address: what lets in, the status that whoever is let in gets, and what is sent."""
+    """One method of an address: what it requires, the status for users who have that, and what is sent."""
 
     least: str
     status: int
@@ -122,7 +122,7 @@ TABLE: dict[str, dict[str, Ask]] = {
     "backtests/<backtest_id>/runs":                  get(),
     "backtests/<backtest_id>/stop":                  post(RUN, 200, {}),
     "saved-views":                                   get() | post(KEEP, 201, VIEW),
-    "saved-views/<view_id>":                         get() | delete(KEEP, 404),  # it is somebody else’s
+    "saved-views/<view_id>":                         get() | delete(KEEP, 404),  # it is another user’s
     "webhook-endpoints":                             get(least=SEE_ENDPOINTS) | post(EDIT, 201, ENDPOINT),
     "webhook-endpoints/<endpoint_id>":               get(least=SEE_ENDPOINTS)
                                                      | patch(EDIT, 200, {"is_enabled": False}) | delete(EDIT, 204),
@@ -172,10 +172,10 @@ def find_addresses() -> set[str]:
 
 
 class World:
-    """A row of everything, and somebody of every kind."""
+    """A row of everything, and a user of every kind."""
 
     def __init__(self) -> None:
-        # Here everybody asks more often than people do, and what others asked before doesn't count.
+        # Here each user asks more often than people do, and what others asked before doesn't count.
         for cache in caches.all():
             cache.clear()
         run = make_retried_run()
@@ -246,7 +246,7 @@ def world(groups: None) -> World:
 
 
 def expect(actor: str, ask: Ask | None) -> int:
-    """The status that somebody gets; ``ask`` is None for a method that the address doesn't have."""
+    """The status that a user gets; ``ask`` is None for a method that the address doesn't have."""
     if actor == "anonymous":
         return 401
     if ask is None:
@@ -261,7 +261,7 @@ def test_every_address_stands_in_the_table() -> None:
     assert not unlisted + gone, "\n".join(unlisted + gone)
 
 
-def test_every_address_answers_everybody_with_the_status_it_should_and_all_headers(world: World) -> None:
+def test_every_address_answers_every_user_with_the_status_it_should_and_all_headers(world: World) -> None:
     """All of them in one test: to make the rows takes as long as to ask for many of them."""
     differences = []
     for actor, (address, methods) in product(ACTORS, TABLE.items()):
@@ -309,7 +309,7 @@ def test_whoever_is_signed_in_on_the_pages_needs_their_csrf_token_to_change_anyt
     assert world.ask("edit token", "POST", "flows/<name>/archive", ask).status_code == 200
 
 
-def test_the_reference_page_asks_strangers_to_sign_in(world: World) -> None:
+def test_the_reference_page_asks_anonymous_users_to_sign_in(world: World) -> None:
     answer = world.ask("anonymous", "GET", "docs", Ask(SIGNED_IN, 200))
     assert (answer.status_code, answer["Location"].partition("=")[0]) == (302, "/accounts/login/?next")
     # It may have styles in line, too: Swagger UI is not ours.

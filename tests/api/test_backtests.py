@@ -91,7 +91,7 @@ class TestRequesting:
             ({"document": [YAML]}, "/document"),
         ],
     )
-    def test_what_is_wrong_is_told(self, script: Script, body: dict[str, Any], pointer: str) -> None:
+    def test_what_is_wrong_is_reported(self, script: Script, body: dict[str, Any], pointer: str) -> None:
         store_history()
         make_version(make_audited_flow(name="other", title="Other"))
         answer = post(script, **body)

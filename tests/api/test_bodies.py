@@ -19,7 +19,7 @@ from runs.api.documentation import build_schema
 from tests.api.asking import Script, create_token, list_wrong, make_user, read_problem, read_type
 from tests.engine.builders import make_flow
 from tests.runs.builders import make_run, make_version
-from tests.serving import PATIENCE, serve
+from tests.serving import TIMEOUT, serve
 
 PROBLEM = "application/problem+json"
 BODY = json.dumps({"flow": "example", "input": {"topic": "tea"}}).encode()
@@ -33,7 +33,7 @@ def test_a_body_in_chunks_without_a_length_is_read_as_any_other(transactional_db
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
 
     def send(port: int, path: str, *parts: bytes) -> tuple[int, Any]:
-        with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as connection:
+        with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT)) as connection:
             connection.request("POST", f"/api/v1/{path}", iter(parts), headers, encode_chunked=True)
             answer = connection.getresponse()
             return answer.status, json.loads(answer.read())
@@ -78,7 +78,7 @@ def list_operations() -> Iterator[tuple[str, str, list[str]]]:
 
 @pytest.mark.django_db
 def test_every_operation_takes_what_clients_make_of_its_documented_types(groups: None) -> None:
-    """Some send all of them, others the first in which “json” stands."""
+    """Some send all of them, others the first with “json” in it."""
     script = Script(create_token(make_user("chief", "Editor", "Administrator")))
     refused = []
     for method, path, types in list_operations():

@@ -1,4 +1,4 @@
-"""Everything that the OpenAPI document says holds, whatever is sent and whoever sends it.
+"""Everything that the OpenAPI document says holds, for all requests and all callers.
 
 Schemathesis reads the document and asks every operation with what fits it, with what just fits, and with what does
 not: 2,000 examples for each role.
@@ -83,7 +83,7 @@ def one_connection(db: None) -> Iterator[None]:
 
 @pytest.fixture
 def roles(groups: None, settings: Any) -> Mapping[str, str]:
-    """A token for each role; nobody is throttled."""
+    """A token for each role; no user is throttled."""
     settings.TOOLFLOW_API_READS_PER_MINUTE = settings.TOOLFLOW_API_WRITES_PER_MINUTE = 1_000_000
     settings.TOOLFLOW_API_STRANGERS_PER_MINUTE = 1_000_000
     names = ("Viewer", "Operator", "Editor", "Administrator")
@@ -123,13 +123,13 @@ def point_at_what_there_is(case: Any, known: Mapping[str, Any]) -> None:
     if isinstance(case.body, dict) and "flow" in (case.body.get("filters") or ()):
         case.body = {**case.body, "filters": {**case.body["filters"], "flow": known["flow"]}}
     if "Prefer" in (case.headers or {}):
-        # Nobody executes runs here: there would be nothing to wait for.
+        # No worker executes runs here: there would be nothing to wait for.
         case.headers["Prefer"] = "wait=0"
 
 
 @SCHEMA.parametrize()
 @settings(suppress_health_check=list(HealthCheck))
-def test_what_the_document_says_holds_for_everybody(
+def test_what_the_document_says_holds_for_every_user(
     case: Any, roles: Mapping[str, str], known: Mapping[str, Any]
 ) -> None:
     point_at_what_there_is(case, known)

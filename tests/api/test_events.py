@@ -25,7 +25,7 @@ from tests.engine.builders import make_issue, make_step, make_usage
 from tests.moved_clock import MovedClock
 from tests.runs.builders import make_run
 from tests.runs.pages.history_builders import make_retried_run
-from tests.serving import PATIENCE, serve
+from tests.serving import TIMEOUT, serve
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -180,7 +180,7 @@ class TestItsEnd:
             with follow(server, run.pk, token) as refused:
                 assert (refused.status, refused.headers["Retry-After"]) == (503, "10")
                 assert b"too-many-streams" in refused.answer.read()
-        wait_until(lambda: not RunEvents.open, within=PATIENCE, what="the stream is closed")
+        wait_until(lambda: not RunEvents.open, within=TIMEOUT, what="the stream is closed")
         with follow(server, run.pk, token) as reader:
             assert reader.status == 200
 

@@ -1,4 +1,4 @@
-"""Scripts that save the same flow in the same moment: nobody's work is lost, and nobody is told what isn't so."""
+"""Scripts that save the same flow in the same moment: no user's work is lost, and answers are true."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_of_many_who_change_what_they_read_one_does() -> None:
     assert Flow.objects.get().versions.count() == 2
 
 
-def test_without_a_condition_everybody_gets_a_version() -> None:
+def test_without_a_condition_every_user_gets_a_version() -> None:
     load_flow(document=make_document())
     answers = send_at_once(
         lambda script, number: script.put("flows/example?make_live=true", make_document(number + 10))

@@ -37,7 +37,7 @@ def try_out(script: Script, tool: str, *steps: Any, **fields: Any) -> Any:
 
 
 class TestValidate:
-    def test_a_good_flow_is_told_with_the_version_that_storing_it_would_make(self, editor: Script) -> None:
+    def test_a_good_flow_is_reported_with_the_version_that_storing_it_would_make(self, editor: Script) -> None:
         same, other = (make_flow(make_step(max_retries=retries), title="Tea").to_document() for retries in (1, 2))
         assert read_json(editor.post("flows/validate", same)) == {
             "valid": True,
@@ -48,8 +48,8 @@ class TestValidate:
         }
         assert not Flow.objects.exists()
         load_flow(document=same)
-        told = [read_json(editor.post("flows/validate", document)) for document in (same, other)]
-        assert [one["would_make_version"] for one in told] == [None, 2]
+        reported = [read_json(editor.post("flows/validate", document)) for document in (same, other)]
+        assert [one["would_make_version"] for one in reported] == [None, 2]
         assert FlowVersion.objects.count() == 1
 
     def test_mistakes_in_yaml_come_with_pointers_and_lines(self, editor: Script) -> None:

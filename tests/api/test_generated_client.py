@@ -28,8 +28,8 @@ from tests.waiting import wait_until
 PACKAGE = Path(__file__).parent / "typescript"
 NODE = Path(executable.ROOT_DIR) / "bin" / "node"
 NPM = Path(executable.ROOT_DIR) / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-PATIENCE = 60.0
-REGISTRY_PATIENCE = 300.0
+TIMEOUT = 60.0
+REGISTRY_TIMEOUT = 300.0
 """Seconds for which the npm registry may be away where it is required, as on CI: a bad moment of it fails nothing, and
 nothing is left out in silence either."""
 FETCHING = ("--prefer-offline", "--fetch-retries=5", "--fetch-retry-factor=3", "--fetch-retry-mintimeout=1000")
@@ -50,7 +50,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if find_npm() is None:
         if not is_required("npm"):
             pytest.skip(explain_absence("npm"))
-        wait_until(find_npm, within=REGISTRY_PATIENCE, what="npm reaches its registry")
+        wait_until(find_npm, within=REGISTRY_TIMEOUT, what="npm reaches its registry")
     folder = tmp_path_factory.mktemp("typescript")
     for name in ("package.json", "package-lock.json", "tsconfig.json", "automate.ts"):
         shutil.copy(PACKAGE / name, folder)
@@ -86,21 +86,21 @@ def test_it_runs_a_flow_reads_why_an_attempt_failed_and_does_what_else_the_pages
     with subprocess.Popen(command, cwd=client, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as automation:
         wait_until(
             lambda: automation.poll() is not None or Run.objects.filter(status=RunStatus.QUEUED).exists(),
-            within=PATIENCE,
+            within=TIMEOUT,
             what="the script starts a run",
         )
         drain()
-        printed, complaints = automation.communicate(timeout=PATIENCE)
+        printed, complaints = automation.communicate(timeout=TIMEOUT)
 
     assert automation.returncode == 0, complaints
-    told = json.loads(printed.splitlines()[-1])
-    assert told["status"] == "succeeded"
-    assert told["outcomes"] == ["passed", "failed", "passed"]
-    assert told["issues"] == ["1 critical: The text is too short."]
+    reported = json.loads(printed.splitlines()[-1])
+    assert reported["status"] == "succeeded"
+    assert reported["outcomes"] == ["passed", "failed", "passed"]
+    assert reported["issues"] == ["1 critical: The text is too short."]
     # The list was read last: the run that was started again has the same label.
-    assert told["listed"] == [False, True]
-    assert told["exported"] == [[True, 2]]
-    assert (told["again"], told["cancelled"]) == (1, 1)
-    assert told["sent"] == ["waiting"]
-    assert (told["changed"], Flow.objects.get().keep_days) == ([200, 412], 30)
-    assert told["refused"] in {404, 422}
+    assert reported["listed"] == [False, True]
+    assert reported["exported"] == [[True, 2]]
+    assert (reported["again"], reported["cancelled"]) == (1, 1)
+    assert reported["sent"] == ["waiting"]
+    assert (reported["changed"], Flow.objects.get().keep_days) == ([200, 412], 30)
+    assert reported["refused"] in {404, 422}

@@ -1,4 +1,4 @@
-"""The guide “Automate ToolFlow” works as it stands: its blocks are run against a live server, one after the other."""
+"""The guide “Automate ToolFlow” works as written: its blocks are run against a live server, one after the other."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.test_docs import ROOT, find_blocks, read_page, read_table
 from tests.waiting import wait_until
 
 GUIDE = "docs/api.md"
-PATIENCE = 120.0
+TIMEOUT = 120.0
 
 
 @pytest.fixture
@@ -50,12 +50,12 @@ def run_script(command: list[str], environment: dict[str, str], folder: Path) ->
             while script.poll() is None:
                 wait_until(
                     lambda: script.poll() is not None or has_work(),
-                    within=PATIENCE,
+                    within=TIMEOUT,
                     what="the script goes on",
                 )
                 drain()
                 for backtest in Backtest.objects.unfinished():
-                    work_on(backtest.pk, timeout=PATIENCE)
+                    work_on(backtest.pk, timeout=TIMEOUT)
         printed.seek(0)
         complaints.seek(0)
         assert script.returncode == 0, complaints.read()
@@ -108,11 +108,13 @@ def test_the_command_works_as_the_guide_says(surroundings: dict[str, str], tmp_p
 
 
 def test_the_guide_has_all_commands_of_toolflow() -> None:
-    told = set(re.findall(r"`([a-z -]+)`", " ".join(row[0] for row in read_table(GUIDE, "## The command `toolflow`"))))
+    reported = set(
+        re.findall(r"`([a-z -]+)`", " ".join(row[0] for row in read_table(GUIDE, "## The command `toolflow`")))
+    )
     groups = {str(group.name): group.typer_instance for group in app.registered_groups}
     own = {str(command.name) for command in app.registered_commands}
     below = {f"{name} {command.name}" for name, group in groups.items() for command in group.registered_commands}  # type: ignore[union-attr]  # each has one
-    assert told == own | below
+    assert reported == own | below
 
 
 @pytest.mark.nightly

@@ -141,7 +141,7 @@ class TestAddresses:
             assert (answer.status_code, answer["Content-Type"]) == (404, "application/problem+json"), method
 
     def test_beside_the_api_people_get_pages(self) -> None:
-        # The client of tests takes what stands behind two slashes for a host.
+        # The client of tests takes what is behind two slashes for a host.
         assert read_problem(Client().get("/", PATH_INFO="//api/v1/runs"))["status"] == 404
         assert Client().get("/apis")["Content-Type"] == "text/html; charset=utf-8"
 

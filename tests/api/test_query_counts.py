@@ -97,14 +97,14 @@ class Measured:
 
 
 def make_spare(flow: Flow) -> FlowVersion:
-    """The latest version of a flow, which nobody uses: the first one is live."""
+    """The latest version of a flow, which is not in use: the first one is live."""
     spare = make_version(make_page_flow(description="Spare"))
     flow.make_live(flow.versions.get(number=1))
     return spare
 
 
 def make_missing(name: str) -> None:
-    """A flow that names a function which nobody registers."""
+    """A flow that names a function which is not registered."""
     make_version(make_page_flow(make_step(1, compute="python:nowhere"), name=name, title=name))
 
 

@@ -86,7 +86,7 @@ class TestFlow:
         assert len(read(viewer, f"{FLOW}?from=2020-01-01&to=2022-09-26")["periods"]) == 1_000
 
     @pytest.mark.usefixtures("_filled")
-    def test_versions_models_and_steps_are_told_apart(self, viewer: Script, newer: FlowVersion) -> None:
+    def test_versions_models_and_steps_are_distinguished(self, viewer: Script, newer: FlowVersion) -> None:
         add_models(newer, day_ago(2), "gpt-5", runs=2, succeeded=2)
         add_steps(newer, day_ago(2), step=2, model="", begun=2, passed=2, attempts=2)
         found = read(viewer, FLOW)
@@ -160,7 +160,7 @@ class TestUsage:
             ("simulated=true", 0),
         ):
             assert sum(one["usage"]["total"] for one in read(viewer, f"{USAGE}?{query}")["items"]) == total, query
-        # Attempts are told apart by model, runs are not.
+        # Attempts are distinguished by model, runs are not.
         add_steps(version, day_ago(0), model="", attempts=5)
         items = read(viewer, f"{USAGE}?group_by=model")["items"]
         assert [(one["model"], one["attempts"]) for one in items] == [(None, 5), ("gpt-5", 7), ("gpt-5-mini", 7)]

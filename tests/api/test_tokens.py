@@ -1,4 +1,4 @@
-"""Whose token lets in, what a script is told whose token does not, and how many requests it may make in a minute."""
+"""Whose token lets in, what the others are answered, and how many requests it may make in a minute."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class TestTokens:
             *((text, "Bearer tf_…") for text in (None, "Token {}", "Bearer", "Bearer {} {}", "bearer  ", "Basic YTpi")),
         ],
     )
-    def test_what_is_no_token_of_ours_lets_nobody_in(self, owner: User, sent: str | None, word: str) -> None:
+    def test_what_is_no_token_of_ours_lets_no_user_in(self, owner: User, sent: str | None, word: str) -> None:
         token = create_token(owner)
         answer = Script().get("nowhere", **({"Authorization": sent.format(token, token)} if sent else {}))
         assert (answer.status_code, answer["WWW-Authenticate"]) == (401, "Bearer")
@@ -126,7 +126,7 @@ class TestQuotas:
         assert Client(REMOTE_ADDR="2001:db8::1:2:3:4").get("/api/v1/nowhere").status_code == 429
         assert viewer.get("nowhere").status_code == 404
 
-    def test_a_cache_that_is_away_refuses_nobody_and_is_left_alone_for_a_while(
+    def test_a_cache_that_is_away_refuses_no_caller_and_is_left_alone_for_a_while(
         self, viewer: Script, settings: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         there = settings.CACHES

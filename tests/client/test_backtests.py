@@ -77,7 +77,7 @@ def test_one_that_was_stopped_or_does_not_end_in_time_is_no_success(terminal: Te
     assert (done.status, terminal.clock.now) == (2, 0 if status == "stopped" else 2)
 
 
-def test_mistakes_in_the_file_are_told(site: Terminal) -> None:
+def test_mistakes_in_the_file_are_reported(site: Terminal) -> None:
     store_history()
     Path("flow.yaml").write_text("name: texts\nsteps:\n- {name: S, compute: nosuch}\n")
     done = site.run("backtest", "flow.yaml")

@@ -90,7 +90,9 @@ def test_what_cannot_be_sent_is_refused_and_shows_no_password(
         answer({"items": [{}], "next": None}),
     ],
 )
-def test_another_server_is_told_from_toolflow_in_a_sentence(terminal: Terminal, reply: httpx2.Response) -> None:
+def test_another_server_is_distinguished_from_toolflow_in_a_sentence(
+    terminal: Terminal, reply: httpx2.Response
+) -> None:
     terminal.replies = [reply]
     done = terminal.run("runs")
     assert (done.status, done.out, len(done.err.splitlines())) == (3, "", 1)

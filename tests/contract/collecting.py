@@ -1,6 +1,6 @@
 """What the product offers, collected from its code: the features that ``features.yaml`` lists by kind.
 
-``python -m tests.contract.collecting`` writes that list again: marks and tests that stand in it stay, what is new is
+``python -m tests.contract.collecting`` writes that list again: marks and tests that are in it stay, what is new is
 marked ``keep``, and what was collected before and is gone stays listed too.
 """
 
@@ -51,7 +51,7 @@ def collect_urls() -> Iterator[str]:
 
 
 def _list_closed_admin_pages() -> set[str]:
-    """Addresses of the admin that open for nobody, or only lead to another one."""
+    """Addresses of the admin that never open, or only lead to another one."""
     from django.contrib import admin
 
     closed = set()

@@ -52,7 +52,7 @@ def read_golden(name: str) -> Any:
 
 
 def write_golden(name: str, content: Any) -> None:
-    """Write a golden file anew, below the comment that it begins with."""
+    """Rewrite a golden file below the comment that it begins with."""
     path = FOLDER / name
     lines = path.read_text("utf-8").splitlines(keepends=True) if path.exists() else []
     comment = "".join(takewhile(lambda line: line.startswith("#"), lines))
@@ -61,7 +61,7 @@ def write_golden(name: str, content: Any) -> None:
 
 
 def check_golden(name: str, actual: Any) -> None:
-    """Fail with a line for each difference from the golden file, or write it anew."""
+    """Fail with a line for each difference from the golden file, or rewrite it."""
     if IS_UPDATING:
         write_golden(name, actual)
     differences = list(_find_differences("", read_golden(name), actual))

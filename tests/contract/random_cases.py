@@ -157,7 +157,7 @@ class _CaseMaker:
         }
 
     def make_run(self) -> Document:
-        """How the run is interrupted, and what the shell is told."""
+        """How the run is interrupted, and what the shell learns."""
         return {
             "stop_after": self.rng.randrange(1, 6) if self.chance(0.15) else None,
             "crash_at": self.rng.randrange(1, 10) if self.chance(0.2) else None,
@@ -498,7 +498,7 @@ class _CaseMaker:
         return found
 
     def make_condition(self, path: str, schema: Schema) -> str:
-        """A condition on what stands at a path."""
+        """A condition on what is at a path."""
         kind = schema.get("type", "choice")
         if isinstance(kind, list):
             kind = "choice"

@@ -88,7 +88,7 @@ def seconds(count: float) -> timedelta:
 
 
 class FakeClock:
-    """A clock that stands still until somebody sleeps; nobody has to wait for it."""
+    """A clock that moves only when a caller sleeps, at once."""
 
     def __init__(self, now: datetime = NOON) -> None:
         self._now = now
@@ -98,7 +98,7 @@ class FakeClock:
         return self._now
 
     def advance(self, count: float) -> None:
-        """Let so many seconds pass."""
+        """Let this number of seconds pass."""
         self._now += seconds(count)
 
     async def sleep_until(self, moment: datetime) -> None:
@@ -107,7 +107,7 @@ class FakeClock:
 
 
 class MemoryRecorder:
-    """Keeps what it is told, as a store would."""
+    """Keeps what it is given, as a store would."""
 
     def __init__(self) -> None:
         self.records: list[Progress] = []

@@ -22,14 +22,14 @@ class ModelServer:
 
     def __init__(self, app: SimulatedModel | None = None) -> None:
         self.app: Any = app or SimulatedModel()
-        """Requests go to whatever stands here when they come in."""
+        """Requests go to whatever is here when they come in."""
         self.base_url = ""
         self._port = 0
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Take requests, unless it does already. Nobody has to wait: they queue until the thread gets to them."""
+        """Take requests, unless it does already. Callers need not wait: they queue until the thread gets to them."""
         if self._server is not None:
             return
         listener, self.base_url = open_socket("127.0.0.1", self._port)

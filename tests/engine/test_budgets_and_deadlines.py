@@ -37,7 +37,7 @@ BUSY = Fault(FaultKind.RATE_LIMITED, retry_after=7)
 
 
 class Timed:
-    """A client whose calls take so many seconds on a clock that stands still otherwise; it keeps its timeouts."""
+    """A client whose calls take this number of seconds on a clock that is still otherwise; it keeps its timeouts."""
 
     def __init__(self, clock: FakeClock, app: SimulatedModel, *durations: float) -> None:
         self._clock = clock

@@ -98,10 +98,10 @@ class TestWaiting:
         end = await execute(FLOW, app, end.history)
         assert end.finish is not None and end.finish.status is EndStatus.SUCCEEDED
 
-    async def test_a_run_that_was_told_to_stop_meanwhile_gives_its_permit_back_unused(self) -> None:
-        told: list[bool] = []
-        gate, app, recorder = Gate(None, during=lambda: told.append(True)), simulate(**APP), MemoryRecorder()
-        end = await execute(FLOW, app, gate=gate, recorder=recorder, should_stop=lambda: bool(told))
+    async def test_a_run_that_has_to_stop_meanwhile_gives_its_permit_back_unused(self) -> None:
+        reported: list[bool] = []
+        gate, app, recorder = Gate(None, during=lambda: reported.append(True)), simulate(**APP), MemoryRecorder()
+        end = await execute(FLOW, app, gate=gate, recorder=recorder, should_stop=lambda: bool(reported))
         assert (end.finish, end.resume_at, app.call_count) == (None, None, 0)
         assert (gate.inside, gate.left, recorder.records) == (0, [NO_USAGE], [])
 
@@ -110,9 +110,9 @@ class TestWaiting:
         gate = Gate(None, during=lambda: clock.advance(60))
         end = await execute(FLOW, gate=gate, clock=clock, deadline=NOON + seconds(30))
         assert end.finish is not None and end.finish.reason is EndReason.DEADLINE_EXCEEDED
-        told: list[bool] = []
-        other = Gate(None, during=lambda: told.append(True))
-        end = await execute(FLOW, gate=other, before_call=lambda: USED_UP if told else None)
+        reported: list[bool] = []
+        other = Gate(None, during=lambda: reported.append(True))
+        end = await execute(FLOW, gate=other, before_call=lambda: USED_UP if reported else None)
         assert end.finish == USED_UP
         assert gate.left == other.left == [NO_USAGE]
 

@@ -120,7 +120,7 @@ class TestIdempotencyKeys:
         assert [key and key[1] for key in keys] == ["1-1", "1-2", "2-1"]
 
     async def test_a_later_run_with_the_same_id_has_others(self) -> None:
-        """As after an older copy of a database was put back: the number of a run is given once more."""
+        """As after an older copy of a database was put back: the number of a run is given again."""
         app, flow = simulate(tool_1=[LONG]), make_flow(audited(1))
         for start in (NOON, NOON + seconds(1)):
             await execute(flow, app, make_history(run_id="r7"), clock=FakeClock(start))

@@ -100,7 +100,7 @@ async def test_an_answer_that_is_broken_is_an_error_that_may_be_tried_again(answ
 
 
 @pytest.mark.parametrize("status", [302, 307])
-async def test_a_redirect_is_told_and_not_followed(status: int) -> None:
+async def test_a_redirect_is_reported_and_not_followed(status: int) -> None:
     async with serving(BODY) as elsewhere:
         answer = (
             f"HTTP/1.1 {status} Moved\r\nlocation: http://127.0.0.1:{elsewhere.port}/v1\r\ncontent-length: 0\r\n\r\n"
@@ -168,7 +168,7 @@ def certificate(tmp_path: Path) -> Path:
     return path
 
 
-async def test_a_certificate_that_nobody_vouches_for_is_refused(certificate: Path) -> None:
+async def test_a_certificate_without_a_known_issuer_is_refused(certificate: Path) -> None:
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(certificate)
     async with serving(b"HTTP/1.1 200 OK\r\n\r\n" + BODY, tls=tls) as wire:

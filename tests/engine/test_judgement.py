@@ -154,7 +154,7 @@ class TestTypes:
         assert (built, {issue.path for issue in issues}) == (None, paths)
         assert {(issue.code, issue.severity) for issue in issues} == {("type_mismatch", Severity.CRITICAL)}
 
-    def test_of_many_places_50_are_told_one_by_one_and_the_rest_is_counted(self) -> None:
+    def test_of_many_places_50_are_reported_one_by_one_and_the_rest_is_counted(self) -> None:
         _, issues = build_type(Palette, {"colours": ["x"] * 60})
         assert [issue.code for issue in issues] == ["type_mismatch"] * 50 + ["more_type_mismatches"]
 

@@ -1,4 +1,4 @@
-"""Plug-ins: registered, loaded, told apart by their source, and given up when they take too long."""
+"""Plug-ins: registered, loaded, distinguished by their source, and given up when they take too long."""
 
 from __future__ import annotations
 

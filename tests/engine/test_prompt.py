@@ -46,7 +46,7 @@ def system_message(flow: FlowSpec, history: History, step: int = 1) -> str:
 class TestCurrentStepAttempts:
     FLOW = make_flow(make_step(system_message="Write about the topic."))
 
-    def test_a_retry_is_told_what_was_produced_and_what_was_wrong_with_it(self) -> None:
+    def test_a_retry_is_sent_what_was_produced_and_what_was_wrong_with_it(self) -> None:
         issue = make_issue(
             "high", "The text is too short.", path="/text", suggestions=("Write 50 words.", "Add facts.")
         )
@@ -102,7 +102,7 @@ class TestSeverityFilter:
         )
 
     @pytest.mark.parametrize(
-        ("minimum", "told"),
+        ("minimum", "reported"),
         [
             ("low", ["low", "medium", "high", "critical"]),
             ("medium", ["medium", "high", "critical"]),
@@ -111,10 +111,10 @@ class TestSeverityFilter:
             (None, ["high", "critical"]),
         ],
     )
-    def test_a_filter_keeps_its_severity_and_everything_above(self, minimum: str | None, told: list[str]) -> None:
+    def test_a_filter_keeps_its_severity_and_everything_above(self, minimum: str | None, reported: list[str]) -> None:
         fields: dict[str, Any] = {"issue_severity_filter": minimum} if minimum else {}
         message = system_message(make_flow(make_step(**fields)), self.history())
-        assert [s for s in ("low", "medium", "high", "critical") if f"A {s} flaw." in message] == told
+        assert [s for s in ("low", "medium", "high", "critical") if f"A {s} flaw." in message] == reported
 
     @pytest.mark.parametrize(
         ("audit", "severity", "is_shown"),
@@ -233,7 +233,7 @@ class TestFilling:
             ("{previous._secret}", "keys that begin with “_” never reach the model."),
         ],
     )
-    def test_a_path_that_leads_to_nothing_is_told_with_the_step(self, message: str, words: str) -> None:
+    def test_a_path_that_leads_to_nothing_is_reported_with_the_step(self, message: str, words: str) -> None:
         with pytest.raises(ExpressionError) as caught:
             fill(message)
         assert str(caught.value).startswith("Step 2 “Step 2”, system_message: {") and words in str(caught.value)

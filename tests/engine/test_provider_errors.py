@@ -1,4 +1,4 @@
-"""What operators are told when a provider refuses or fails; and that the API key stands in nothing that it said."""
+"""What operators read when a provider refuses or fails; and that the API key is in nothing that it said."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ class TestAttempts:
         for secret in ("Ännchen", json.dumps(SECRET)[1:-1], "anna@example.com", '\\"age\\":42'):
             assert secret not in kept
 
-    async def test_the_model_is_told_the_input_as_it_is_and_its_outputs_as_they_are_kept(self) -> None:
+    async def test_the_model_is_sent_the_input_as_it_is_and_its_outputs_as_they_are_kept(self) -> None:
         app = simulate(**self.REPLIES)
         end = await execute(self.FLOW, app, make_history(input=INPUT))
         first, second, third = [[message["content"] for message in call.body["messages"]] for call in app.calls]

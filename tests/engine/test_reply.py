@@ -167,10 +167,10 @@ class TestResponses:
             ([self.REASONING], {}, "empty_choices stop", None),
             ([], {"status": "in_progress"}, "unreadable_reply in_progress", None),
         ]
-        for output, changes, told, raw in table:
+        for output, changes, reported, raw in table:
             reply = self.read(*output, **changes)
             assert (reply.arguments, reply.raw) == (None, raw)
-            assert [f"{issue.code} {reply.finish_reason}" for issue in reply.issues] == [told]
+            assert [f"{issue.code} {reply.finish_reason}" for issue in reply.issues] == [reported]
 
     @pytest.mark.parametrize(
         "kind",

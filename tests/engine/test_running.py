@@ -1,4 +1,4 @@
-"""Running a flow from a script, with classes and functions that stand in it themselves."""
+"""Running a flow from a script, with classes and functions as its parts."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def make_limit(length: int) -> Callable[..., bool]:
 
 
 class TestObjects:
-    """Classes and functions that stand in a flow themselves, with or without a registry."""
+    """Classes and functions as parts of a flow, with or without a registry."""
 
     @staticmethod
     def make_flow(*rules: Any, **fields: Any) -> FlowSpec:

@@ -49,7 +49,9 @@ class TestValues:
             ({"anyOf": [{"$ref": "#/$defs/circle"}, {"type": "string"}]}, {"kind": "c", "size": ""}, "/x/size", ""),
         ],
     )
-    def test_a_violation_is_told_where_it_is(self, schema: dict[str, Any], value: Any, path: str, word: str) -> None:
+    def test_a_violation_is_reported_where_it_is(
+        self, schema: dict[str, Any], value: Any, path: str, word: str
+    ) -> None:
         whole = {"type": "object", "properties": {"x": schema}, "$defs": DEFINITIONS}
         (issue,) = compile_schema(whole).validate_output({"x": value})
         assert issue.path == path and word in issue.description

@@ -61,22 +61,22 @@ def audit(name: str = "Length", rule: str = "true", **fields: Any) -> AuditSpec:
 
 class TestProblems:
     @pytest.mark.parametrize(
-        ("rule", "expression", "told"),
+        ("rule", "expression", "reported"),
         [
             ("python:tidy", "python:polite", ("No function is registered", "No audit is registered as “tidy”.")),
             ("python:greedy", "python:greedy", ("Available: issues, output.", "the parameter “previous”")),
         ],
     )
     def test_audits_and_functions_are_kept_apart_and_get_only_what_is_on_offer(
-        self, rule: str, expression: str, told: tuple[str, str]
+        self, rule: str, expression: str, reported: tuple[str, str]
     ) -> None:
         problems = check(make_step(audits=(audit(rule=rule),), pass_expression=expression))
         assert list(problems) == ["/steps/0/pass_expression", "/steps/0/audits/0/rule"]
-        assert all(words in message for words, message in zip(told, problems.values(), strict=True))
+        assert all(words in message for words, message in zip(reported, problems.values(), strict=True))
 
     @pytest.mark.parametrize("field", ["output_schema", "input_schema"])
     @pytest.mark.parametrize("kind", ["deep", "circular", "NaN", "object", "NUL"])
-    def test_whatever_stands_in_a_schema_is_told_and_never_a_crash(self, field: str, kind: str) -> None:
+    def test_whatever_stands_in_a_schema_is_reported_and_never_a_crash(self, field: str, kind: str) -> None:
         schema: dict[str, Any] = {**TEXT_SCHEMA, "properties": {"text": {"type": "string"}}}
         text = schema["properties"]["text"]
         if kind == "deep":
@@ -251,7 +251,9 @@ def escape(field: str) -> str:
 
 
 @given(number=st.integers(0, 5000), data=st.data())
-def test_all_spoiled_fields_are_told_and_what_is_wrong_with_the_others_too(number: int, data: st.DataObject) -> None:
+def test_all_spoiled_fields_are_reported_and_what_is_wrong_with_the_others_too(
+    number: int, data: st.DataObject
+) -> None:
     document = make_case(7, number)["spec"]
     _, of_its_own = read(document)
     assume(isinstance(document["steps"], list))
@@ -269,22 +271,22 @@ def test_all_spoiled_fields_are_told_and_what_is_wrong_with_the_others_too(numbe
         part[field] = bad
     before = json.dumps(document)
     spec, problems = read_document(document, lambda spec: check_spec(spec, Registry()))
-    told = [problem.path for problem in problems]
-    assert [told.count(pointer) for pointer in spoiled] == [1] * len(spoiled), "nothing else is said of them"
+    reported = [problem.path for problem in problems]
+    assert [reported.count(pointer) for pointer in spoiled] == [1] * len(spoiled), "nothing else is said of them"
     assert json.dumps(document) == before, "the document stays as it is"
     if {"", "/steps"}.isdisjoint(of_its_own):
-        assert spec is not None and f"/steps/{len(document['steps']) - 1}/compute" in told
-        # Nothing is told of a sound part because another one is spoiled.
+        assert spec is not None and f"/steps/{len(document['steps']) - 1}/compute" in reported
+        # Nothing is reported of a sound part because another one is spoiled.
         parts = {pointer.rpartition("/")[0] for pointer in spoiled}
         _, without = read(json.loads(unspoiled))
-        new = {path for path in {*told} - without.keys() - spoiled if path.rpartition("/")[0] not in parts}
+        new = {path for path in {*reported} - without.keys() - spoiled if path.rpartition("/")[0] not in parts}
         assert not {path for path in new if path.startswith("/steps")}, new
 
 
 @pytest.mark.parametrize("document", [None, 7, "x", [], {}, {"steps": 1}, {"steps": []}, {"steps": [{}] * 51}])
 def test_what_has_no_steps_is_no_flow(document: Any) -> None:
-    spec, told = read(document)
-    assert spec is None and told
+    spec, reported = read(document)
+    assert spec is None and reported
 
 
 anything = st.recursive(
@@ -304,5 +306,5 @@ anything = st.recursive(
 @given(anything, anything, anything)
 def test_nothing_raises(document: Any, steps: Any, audits: Any) -> None:
     for one in (document, {"name": "a", "steps": steps}, {"steps": [steps, {"name": "b", "audits": audits}]}):
-        spec, told = read(one)
-        assert spec is not None or told
+        spec, reported = read(one)
+        assert spec is not None or reported

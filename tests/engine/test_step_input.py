@@ -69,8 +69,8 @@ class TestInputExpression:
         assert first == {"name": "Initial input", "output": {"topic": "tea"}, "issues": [], "passed": True}
         (seen,) = second.pop("issues")
         assert second == {"name": "Step 1", "output": {"text": "Tea."}, "passed": False}
-        told = {"severity": "high", "description": "Too short.", "path": "/text", "audit": "Length", "words": 2}
-        assert told.items() <= seen.items(), "fields that an audit added are there too"
+        reported = {"severity": "high", "description": "Too short.", "path": "/text", "audit": "Length", "words": 2}
+        assert reported.items() <= seen.items(), "fields that an audit added are there too"
 
     async def test_all_tries_of_a_step_work_on_the_same_input(self) -> None:
         registry, draws = Registry(), iter(range(10))

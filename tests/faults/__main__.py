@@ -35,7 +35,7 @@ LATENCY = (0.05, 0.2)
 BACKENDS = {"sqlite": "SQLite", "postgres": "PostgreSQL and Redis"}
 BACKLOG = 20
 """Runs that are queued beyond those that are due, so that there is always something to be killed in."""
-PATIENCE = 180.0
+TIMEOUT = 180.0
 """Seconds within which everything has to have ended after the last kill: a lease, two sweeps, and the work itself."""
 EXPECTED_ENDS = {"succeeded (all_steps_passed)", "errored (crashed)"}
 """The second is for runs that were under way at five kills."""
@@ -63,13 +63,13 @@ class Storm:
         started = time.monotonic()
         try:
             self._kill_all()
-            self._installation.wait_for_all(within=PATIENCE)
+            self._installation.wait_for_all(within=TIMEOUT)
         except AssertionError as error:
-            self._tell(f"{error}\n{self._installation.read_logs()}")
+            self._print(f"{error}\n{self._installation.read_logs()}")
             return False
         verdict = self._installation.judge()
         verdict.problems += [f"Runs ended {end}." for end in verdict.ends.keys() - EXPECTED_ENDS]
-        self._tell("\n".join(self._describe(verdict, time.monotonic() - started)))
+        self._print("\n".join(self._describe(verdict, time.monotonic() - started)))
         return not (verdict.problems or verdict.lost or verdict.stored_twice)
 
     def _kill_all(self) -> None:
@@ -87,14 +87,14 @@ class Storm:
                 installation.submit(flow, due)
                 submitted += due
             what = "calls are in flight"
-            wait_until(lambda: installation.provider.in_flight, within=PATIENCE, what=what, explain=self._count)
+            wait_until(lambda: installation.provider.in_flight, within=TIMEOUT, what=what, explain=self._count)
             # This is the pace; only an end of the storm is worth cutting it short.
             self._stop.wait(self._chance.uniform(0, self._pace))
             (victim,) = self._chance.choices(list(VICTIMS), weights=list(VICTIMS.values()))
             self._struck[victim] += 1
             self._strike(host, victim)
             if kill % 25 == 0:
-                self._tell(f"{kill} kills, runs: {self._count()}")
+                self._print(f"{kill} kills, runs: {self._count()}")
             if self._stop.is_set():
                 return
 
@@ -137,7 +137,7 @@ class Storm:
         yield from (f"  {name:<16} {value}" for name, value in rows.items())
         yield from (f"  WRONG: {problem}" for problem in verdict.problems)
 
-    def _tell(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         # All at once, so that no lines of others are in between.
         sys.stdout.write("".join(f"{self._name:<9} {line}\n" for line in text.splitlines()))
         sys.stdout.flush()

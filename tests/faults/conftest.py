@@ -136,7 +136,7 @@ def build(folder: Path, installations: list[Installation]) -> Build:
 
 @pytest.fixture
 def installation(build: Build, backend: Backend) -> Installation:
-    """An installation with the ordinary lease of a minute: what is mended sooner did not wait for it."""
+    """An installation with the ordinary lease of a minute: what is fixed sooner did not wait for it."""
     return build(backend)
 
 

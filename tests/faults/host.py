@@ -15,10 +15,10 @@ from tests.processes import start_python
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
-START_PATIENCE = 30.0
+START_TIMEOUT = 30.0
 """Seconds that the processes of a host may take to be there, on a busy machine."""
-STOP_PATIENCE = 30.0
-"""Seconds that a host may take to stop when it is told to, with short calls under way."""
+STOP_TIMEOUT = 30.0
+"""Seconds that a host may take to stop, with short calls under way."""
 
 _UNSHARE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--uts")
 FOREIGN = (*_UNSHARE, "sh", "-c", 'hostname "$0"; exec "$@"')
@@ -31,7 +31,7 @@ _PROC = Path("/proc")
 class Process:
     """A process that is not dead yet.
 
-    ``name`` is what ``ps`` shows; ``session`` is the one that it was born into; ``started`` tells apart two that had
+    ``name`` is what ``ps`` shows; ``session`` is the one that it was born into; ``started`` distinguishes two that had
     the same id.
     """
 
@@ -48,7 +48,7 @@ class Process:
             text = (_PROC / str(pid) / "stat").read_text()
         except OSError:
             return None
-        # The name stands in parentheses and may hold anything.
+        # The name is in parentheses and may hold anything.
         opening, _, fields = text.rpartition(")")
         state, parent, _, session, *rest = fields.split()
         if state in "ZX":
@@ -58,7 +58,7 @@ class Process:
     @property
     def is_alive(self) -> bool:
         now = Process.read(self.pid)
-        # Its parent may be another one by now: orphans are adopted.
+        # Its parent may be another one: orphans are adopted.
         return now is not None and now.started == self.started
 
     def send(self, number: signal.Signals) -> None:
@@ -166,7 +166,7 @@ class Host:
 
     def wait_for(self, role: Callable[[Host], list[Process]], what: str) -> list[Process]:
         """The processes of that role, once there are some: ``host.wait_for(Host.find_drains, "drain")``."""
-        return wait_until(lambda: role(self), within=START_PATIENCE, what=f"{self.name} has a {what}")
+        return wait_until(lambda: role(self), within=START_TIMEOUT, what=f"{self.name} has a {what}")
 
     def stop(self) -> int:
         """Tell the worker to stop, as a service manager does; gives its exit status."""
@@ -176,8 +176,8 @@ class Host:
     def wait_for_end(self) -> int:
         """The exit status, once all processes of the host have ended."""
         assert self._main is not None
-        wait_until(lambda: self.exit_status is not None, within=STOP_PATIENCE, what=f"{self.name} stops")
-        wait_until(lambda: not self.processes, within=STOP_PATIENCE, what=f"nothing of {self.name} is left")
+        wait_until(lambda: self.exit_status is not None, within=STOP_TIMEOUT, what=f"{self.name} stops")
+        wait_until(lambda: not self.processes, within=STOP_TIMEOUT, what=f"nothing of {self.name} is left")
         return self._main.returncode
 
     def kill(self) -> None:
@@ -189,11 +189,11 @@ class Host:
                 process.send(signal.SIGKILL)
             wait_until(
                 lambda gone=processes: not any(one.is_alive for one in gone),  # type: ignore[misc]  # bound at once
-                within=STOP_PATIENCE,
+                within=STOP_TIMEOUT,
                 what="killed processes die",
             )
         if self._main is not None:
-            self._main.wait(timeout=STOP_PATIENCE)
+            self._main.wait(timeout=STOP_TIMEOUT)
 
     def read_log(self) -> str:
         """The end of what the host wrote to its terminal."""

@@ -1,4 +1,4 @@
-"""A whole installation under test: a database, a broker, a provider, any number of hosts, and somebody who looks on."""
+"""A whole installation under test: a database, a broker, a provider, any number of hosts, and an observer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.waiting import wait_until
 
 LEASE = 180
 """Seconds of a worker's lease, where a test sets no other one."""
-PATIENCE = 120.0
+TIMEOUT = 120.0
 """Seconds within which all runs have to end, on a busy machine: less than the lease of a worker."""
 
 
@@ -128,7 +128,7 @@ class Installation:
         return host
 
     def start_work(self, runs: int, *, after: int = 15, name: str = "host-a", **options: Any) -> Host:
-        """A host with so many runs of three steps before it, once ``after`` calls have reached the provider."""
+        """A host with this number of runs of three steps before it, once ``after`` calls have reached the provider."""
         self.submit(THREE_STEPS, runs)
         host = self.start_host(name, **options)
         self.wait_for_calls(after)
@@ -139,7 +139,7 @@ class Installation:
         return str(self.observer.ask("publish", document=spec.to_document()))
 
     def submit(self, flow: FlowSpec | str, count: int = 1, *, input: Any = None, **options: Any) -> list[int]:
-        """Start so many runs of a flow, which is published first if a spec is given; gives their numbers.
+        """Start this number of runs of a flow, which is published first if a spec is given; gives their numbers.
 
         ``options`` are those of ``submit_run``.
         """
@@ -159,7 +159,7 @@ class Installation:
         processes = list(processes)
         with self.death(victim):
             self.kill_bystanders(victim, processes)
-            wait_until(lambda: not any(one.is_alive for one in processes), within=PATIENCE, what=f"the {victim} dies")
+            wait_until(lambda: not any(one.is_alive for one in processes), within=TIMEOUT, what=f"the {victim} dies")
 
     def kill_bystanders(self, victim: str, processes: Iterable[Process]) -> None:
         """Kill processes and remember no death: for those without calls in flight, and within ``death``."""
@@ -180,15 +180,15 @@ class Installation:
         counts = self.count_runs()
         return bool(counts) and counts.keys() <= ENDED
 
-    def wait_for_calls(self, count: int, *, within: float = PATIENCE) -> None:
-        """Wait until the provider got so many calls in all, and has some of them in hand."""
+    def wait_for_calls(self, count: int, *, within: float = TIMEOUT) -> None:
+        """Wait until the provider got this number of calls in all, and has some of them in hand."""
         wait_until(
             lambda: len(self.provider.calls) >= count and self.provider.in_flight,
             within=within,
             what=f"{count} calls reach the provider",
         )
 
-    def wait_for_all(self, *, within: float = PATIENCE) -> None:
+    def wait_for_all(self, *, within: float = TIMEOUT) -> None:
         """Wait until every run has ended."""
         wait_until(self.have_all_ended, within=within, what="all runs end", explain=self.count_runs)
 
@@ -223,7 +223,7 @@ class Installation:
         return verdict
 
     def read_logs(self) -> str:
-        """What hosts and observer wrote last, for whoever has to find out what went wrong."""
+        """What hosts and observer wrote last, to find out what went wrong."""
         observer = (self.folder / "observer.log").read_text(errors="replace")[-2_000:]
         parts = [(host.name, host.read_log()) for host in self.hosts.values()]
         return "\n".join(f"--- {name}\n{text}" for name, text in [*parts, ("observer", observer)])

@@ -99,7 +99,7 @@ class Verdict:
     lost: int = 0
     repeated: int = 0
     in_flight: int = 0
-    """Calls that were in flight when something died, over all deaths: at most so many may be repeated."""
+    """Calls that were in flight when something died, over all deaths: at most this number may be repeated."""
     longest_stuck: timedelta = timedelta(0)
     problems: list[str] = field(default_factory=list)
 

@@ -1,4 +1,4 @@
-"""``python -m tests.faults.observer``: somebody at the database of an installation under test.
+"""``python -m tests.faults.observer``: an observer at the database of an installation under test.
 
 Reads one JSON object a line (``{"command": …, …arguments}``) and answers each with one line: ``{"result": …}`` or
 ``{"error": …}``. It runs with the settings of the installation, beside its workers, as a web server would.
@@ -42,7 +42,7 @@ def publish(document: dict[str, Any]) -> str:
 
 
 def limit_flow(flow: str, tokens: int) -> None:
-    """Give all runs of a flow together so many tokens in a month."""
+    """Give all runs of a flow together this number of tokens in a month."""
     Flow.objects.filter(name=flow).update(total_token_budget=tokens)
 
 
@@ -86,7 +86,7 @@ def drop_messages() -> int:
 
 
 def seed_runs(runs: int) -> str:
-    """Store so many simulated runs of one flow; gives its name."""
+    """Store this number of simulated runs of one flow; gives its name."""
     call_command("seed_history", runs=0, planted=runs, stdout=sys.stderr)
     return str(Flow.objects.get().name)
 
@@ -173,7 +173,7 @@ def _read_attempt(row: Attempt) -> StoredAttempt:
 
 
 def main() -> None:
-    """Answer until nobody asks any more."""
+    """Answer until no command is left."""
     for line in sys.stdin:
         arguments = json.loads(line)
         close_old_connections()

@@ -16,12 +16,12 @@ import redis
 
 from tests.waiting import wait_until
 
-PATIENCE = 30.0
+TIMEOUT = 30.0
 """Seconds that a server may take to start or stop."""
 
 
 def find_free_port() -> int:
-    """A port of loopback that nobody listens on at the moment."""
+    """A port of loopback that no process listens on at the moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -84,7 +84,7 @@ class PrivatePostgres:
 
     def _run(self, program: str, *arguments: str) -> None:
         user: Sequence[str] = ("runuser", "-u", "postgres", "--") if os.geteuid() == 0 else ()
-        # A file and no pipe: the server inherits it, and nobody would read the pipe to its end.
+        # A file and no pipe: the server inherits it, and no process would read the pipe to its end.
         with self._output.open("ab") as output:
             done = subprocess.run(
                 [*user, str(self._programs / program), *arguments],
@@ -92,7 +92,7 @@ class PrivatePostgres:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                timeout=PATIENCE,
+                timeout=TIMEOUT,
                 check=False,
             )
         assert done.returncode == 0, self._output.read_text(errors="replace")
@@ -117,13 +117,13 @@ class PrivateRedis:
         self._process = subprocess.Popen(
             command, cwd=self._folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT
         )
-        wait_until(self._answers, within=PATIENCE, what="Redis answers")
+        wait_until(self._answers, within=TIMEOUT, what="Redis answers")
 
     def stop(self) -> None:
         """Kill the server. Doing so twice is harmless."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait(timeout=PATIENCE)
+            self._process.wait(timeout=TIMEOUT)
             self._process = None
 
     def _answers(self) -> bool:

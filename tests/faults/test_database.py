@@ -82,7 +82,7 @@ def test_a_worker_that_is_killed_while_the_database_is_away_costs_only_what_it_h
     drains = host.find_drains()
     private_postgres.stop(mode="immediate")
     installation.kill("drain", drains)
-    # Whoever takes its place finds no database to learn from what it left behind.
+    # The worker that takes its place finds no database to learn from what it left behind.
     wait_until(lambda: "could not be reclaimed" in host.read_log(), within=30, what="another takes its place")
     private_postgres.start()
     verdict = installation.check_end({"succeeded": RUNS})

@@ -112,7 +112,7 @@ def thaw(victims: list[Process]) -> None:
 
 
 def is_locked(backend: Backend) -> bool:
-    """Whether somebody has a transaction open that could keep others from writing."""
+    """Whether a process has a transaction open that could keep others from writing."""
     if backend.is_sqlite:
         connection = sqlite3.connect(urlsplit(backend.database_url).path, timeout=0.5, isolation_level=None)
         try:

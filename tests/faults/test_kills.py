@@ -1,4 +1,4 @@
-"""kill -9 of each kind of process while runs are under way: the host mends itself, or goes on once it is started again.
+"""kill -9 of each kind of process while runs are under way: the host recovers, or goes on once it is started again.
 
 The lease is the ordinary one of a minute: what comes back sooner was missed at once, not when a lease ran out. The
 storm of ``make nightly`` kills helpers and whole hosts, too.

@@ -110,7 +110,7 @@ class EditorPage:
         return {one["path"]: one["message"] for one in response.json()["problems"]}
 
     def check(self) -> dict[str, Any]:
-        """What the scripts are told while one types."""
+        """What the scripts are answered while the user types."""
         posted = {"flow": self.data["flow"], "document": self.document, "base_version": self.data["base_version"]}
         response = self.client.post(CHECK_URL, posted, content_type="application/json")
         assert response.status_code == 200, response.content

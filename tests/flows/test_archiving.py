@@ -64,7 +64,7 @@ def test_the_page_for_deleting_says_why_a_flow_with_runs_stays_and_offers_to_arc
     assert ("has runs" in words, "Archive it" in words) == (True, False)
 
 
-def test_archiving_and_taking_out_are_asked_told_logged_once_and_shown_in_the_editor(
+def test_archiving_and_taking_out_are_asked_shown_logged_once_and_shown_in_the_editor(
     opened: EditorPage, editor: Client
 ) -> None:
     assert "Archive “Tea”?" in read_words(editor.get(opened.url.replace("/change/", "/archive/")))

@@ -1,4 +1,4 @@
-"""What the editor is told while a user types, the draft that is kept of it, and what it asks to write a flow with."""
+"""What the editor is answered while a user types, the draft that is kept of it, and the helpers for writing a flow."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class TestDrafts:
         theirs = EditorPage(colleague, page.url)
         theirs.steps[0]["max_retries"] = 0
         theirs.save()
-        told = page.check()
-        assert (told["latest"], told["is_changed"], FlowDraft.objects.count()) == (2, False, 0)
+        reported = page.check()
+        assert (reported["latest"], reported["is_changed"], FlowDraft.objects.count()) == (2, False, 0)
 
     def test_saving_discards_the_own_one_and_leaves_those_of_others(self, editor: Client, colleague: Client) -> None:
         mine = open_flow(editor)
@@ -199,7 +199,7 @@ def test_prices_and_refusals_of_a_model(model: str, price: str, flex: str, refus
     assert temperature in known["temperature"]
 
 
-def test_an_unknown_model_refuses_nothing_and_an_unknown_provider_is_told() -> None:
+def test_an_unknown_model_refuses_nothing_and_an_unknown_provider_is_reported() -> None:
     known = describe_model("someones-own-model")
     assert (known["tiers"][""], known["efforts"], known["temperature"]) == ("", {}, "")
     assert "“nowhere”" in describe_model("nowhere:model")["note"]
@@ -222,7 +222,7 @@ class TestText:
 
     def test_it_is_the_same_flow_in_both(self, admin_client: Client, flow: Flow) -> None:
         document = admin_client.get(reverse("admin:flows_flow_change", args=[flow.pk])).context["editor"]["document"]
-        # Browsers sort keys that are numbers: a schema is text, in which its order stands.
+        # Browsers sort keys that are numbers: a schema is text, which keeps its order.
         assert document["steps"][0]["output_schema"].index('"b"') < document["steps"][0]["output_schema"].index('"1"')
         answer = self.ask(admin_client, flow, document=document, as_text=True)
         assert (answer["problems"], answer["is_changed"]) == ([], False)

@@ -70,11 +70,11 @@ class TestSaving:
         assert page.post_form(text=typed.replace("tru\n", "true\n")).status_code == 302
         assert FlowVersion.objects.get(number=2).flow_spec.steps[0].name == "Step one"
 
-    def test_doubts_and_a_note_that_came_to_nothing_are_told_after_saving(self, editor: Client) -> None:
+    def test_warnings_and_a_note_that_was_not_needed_are_reported_after_saving(self, editor: Client) -> None:
         page = open_flow(editor, make_step(1), make_step(2, include_results=[0]))
         page.note = "<b>Nothing</b> much."
-        _, lost, doubt = page.save()
-        assert "<b>Nothing</b> much.”" in lost and "includes the results of step 0" in doubt
+        _, lost, warning = page.save()
+        assert "<b>Nothing</b> much.”" in lost and "includes the results of step 0" in warning
         page.steps[1]["max_retries"], page.note = 1, "x" * 501
         assert "at most 500" in page.be_refused()["/note"]
         page.note = "<script>alert(1)</script>"
@@ -83,15 +83,15 @@ class TestSaving:
 
 
 class TestProblems:
-    def test_all_are_told_at_once_at_their_pointers_and_places_and_nothing_is_stored(self, editor: Client) -> None:
+    def test_all_are_reported_at_once_at_their_pointers_and_places_and_nothing_is_stored(self, editor: Client) -> None:
         page = fill_new_flow(editor)
         audit = {"name": "Not empty", "rule": "outputs.text != ''", "message_template": "{item.number", "colour": 1}
         page.steps[0] |= {"tool_name": "extract invoice", "max_retries": -1, "audits": [audit, 7]}
         loose = {**TEXT_SCHEMA, "required": []}
         page.steps.append({"name": "Extract", "tool_name": "two", "output_schema": loose, "include_results": [1, 5]})
         page.document |= {"input_schema": '{"type": "object",\n "properties": {,}}', "token_budget": "many"}
-        told = page.check()
-        found = {one["path"]: one for one in told["problems"]}
+        reported = page.check()
+        found = {one["path"]: one for one in reported["problems"]}
         assert found.keys() == page.be_refused().keys() == {
             "/input_schema", "/token_budget", "/steps/0/tool_name", "/steps/0/max_retries", "/steps/0/audits/0/rule",
             "/steps/0/audits/0/message_template", "/steps/0/audits/0/colour", "/steps/0/audits/1", "/steps/0/name",
@@ -100,7 +100,7 @@ class TestProblems:
         assert found["/input_schema"]["message"].startswith("Line 2, column 17: a key in double quotes")
         assert found["/steps/0/audits/0/rule"]["place"] == "Step 1 “Extract”, audit 1 “Not empty”, rule"
         assert "Unknown variable “outputs”" in found["/steps/0/audits/0/rule"]["message"]
-        assert (told["more"], Flow.objects.count()) == (0, 0)
+        assert (reported["more"], Flow.objects.count()) == (0, 0)
 
     @pytest.mark.parametrize(
         ("changes", "path", "words"),
@@ -156,7 +156,7 @@ class TestPermissions:
 
     @staticmethod
     def sign_in(*actions: str) -> Client:
-        """A browser of somebody of the staff who has these permissions for flows alone."""
+        """A browser of a user of the staff who has these permissions for flows alone."""
         user = User.objects.create_user("vera", password="secret", is_staff=True)
         user.user_permissions.add(*Permission.objects.filter(codename__in=[f"{action}_flow" for action in actions]))
         client = Client()

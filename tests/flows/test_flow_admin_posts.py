@@ -92,10 +92,10 @@ def test_any_values_in_any_fields_are_checked_and_then_saved_or_refused(
             else:
                 assert answer.status_code == (422 if checked.status_code == 200 else 400)
                 assert read_rows(with_drafts=False) == before[:-1]
-                told = answer.json()["problems"]
-                assert told and all(one["message"] for one in told)
+                reported = answer.json()["problems"]
+                assert reported and all(one["message"] for one in reported)
                 # What keeps a new name from being used is found out by saving.
-                assert checked.status_code == 400 or checked.json()["problems"] in (told, [])
+                assert checked.status_code == 400 or checked.json()["problems"] in (reported, [])
             transaction.set_rollback(True)
 
     post()

@@ -1,4 +1,4 @@
-"""Two editors who save the same flow: the second is told, sees the difference, and loses nothing."""
+"""Two editors who save the same flow: the second is warned, sees the difference, and loses nothing."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def post_together(*pages: EditorPage) -> list[int]:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_of_two_who_save_at_the_same_moment_one_is_told_about_the_other(
+def test_of_two_who_save_at_the_same_moment_one_reads_about_the_other(
     mine: EditorPage, theirs: EditorPage, editor: Client, colleague: Client
 ) -> None:
     mine.steps[0]["max_retries"], theirs.steps[0]["max_retries"] = 1, 2

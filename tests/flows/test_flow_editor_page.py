@@ -47,7 +47,7 @@ def open_stored(client: Client, document: dict[str, Any]) -> EditorPage:
 
 
 def save_unchanged(page: EditorPage) -> None:
-    """In either form; and nothing is told to be changed."""
+    """In either form; and nothing is reported to be changed."""
     versions = FlowVersion.objects.count()
     assert (page.check()["problems"], page.check()["is_changed"]) == ([], False)
     assert page.post().status_code == 200
@@ -76,11 +76,11 @@ def test_saving_a_random_flow_unchanged_changes_nothing(editor: Client, monkeypa
             continue
         with transaction.atomic():
             page = open_unchecked(editor, spec)
-            told = page.check()
-            assert not told["is_changed"]
-            if not told["problems"]:
+            reported = page.check()
+            assert not reported["is_changed"]
+            if not reported["problems"]:
                 save_unchanged(page)
-            opened, saved = opened + 1, saved + (not told["problems"])
+            opened, saved = opened + 1, saved + (not reported["problems"])
             transaction.set_rollback(True)
     assert opened > RANDOM_FLOWS * 0.7 and saved > RANDOM_FLOWS * 0.2
 

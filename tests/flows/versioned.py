@@ -28,7 +28,7 @@ def store_three_versions() -> Flow:
 
 
 def sign_in(client: Client, *permissions: str) -> User:
-    """Sign in somebody who may use the admin, and has these permissions on flows."""
+    """Sign in a user who may use the admin, and has these permissions on flows."""
     user = User.objects.create_user("vera", password="secret", is_staff=True)
     user.user_permissions.add(*Permission.objects.filter(codename__in=permissions))
     client.force_login(user)

@@ -14,7 +14,7 @@ from tests.databases import share_sqlite_template
 
 @pytest.fixture
 def page(page: Page) -> Iterator[Page]:
-    """A window; at the end nothing may stand on its console, violations of the content security policy among it."""
+    """A window; at the end nothing may be on its console, violations of the content security policy among it."""
     complaints: list[str] = []
 
     def note(message: ConsoleMessage) -> None:

@@ -10,7 +10,7 @@ from playwright.sync_api import Locator, Page, expect
 TITLE = "Dish of the day"
 INGREDIENT = "spinach"
 MESSAGE = "Message to people and to the model"
-RUN_PATIENCE = 30_000
+RUN_TIMEOUT = 30_000
 """Milliseconds that a run may take."""
 
 Show = Callable[[str, Locator | None], None]
@@ -74,7 +74,7 @@ def run_first_flow(page: Page, show: Show = show_nothing) -> None:
     page.get_by_label("Ingredient").fill(INGREDIENT)
     page.get_by_role("button", name="Start run").click()
     page.wait_for_url(re.compile(r"/runs/\d+/$"))
-    expect(page.locator(".verdict", has_text="passed")).to_be_visible(timeout=RUN_PATIENCE)
+    expect(page.locator(".verdict", has_text="passed")).to_be_visible(timeout=RUN_TIMEOUT)
     page.locator("#s1a1").click()
     expect(page.locator("#pane .issue")).to_contain_text("at most 40 are allowed.")
     show("first-flow-run", page.locator("#pane"))

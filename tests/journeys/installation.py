@@ -18,7 +18,7 @@ from playwright.sync_api import Page, expect
 
 from tests.processes import ROOT, clean_environment
 
-START_PATIENCE = 180.0
+START_TIMEOUT = 180.0
 """Seconds that a start may take before a test gives up on it."""
 
 
@@ -57,7 +57,7 @@ class Installation:
         assert self._process is not None
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
-        rest, _ = self._process.communicate(timeout=START_PATIENCE)
+        rest, _ = self._process.communicate(timeout=START_TIMEOUT)
         self.output += rest.decode()
         return self._process.returncode
 
@@ -70,7 +70,7 @@ class Installation:
             input=input,
             capture_output=True,
             text=True,
-            timeout=START_PATIENCE,
+            timeout=START_TIMEOUT,
             check=False,
         )
 
@@ -86,7 +86,7 @@ class Installation:
 
     def _read_until(self, pattern: str) -> None:
         assert self._process is not None and self._process.stdout is not None
-        deadline = time.monotonic() + START_PATIENCE
+        deadline = time.monotonic() + START_TIMEOUT
         while not (match := re.search(pattern, self.output)):
             ready, _, _ = select.select([self._process.stdout], [], [], max(0.0, deadline - time.monotonic()))
             chunk = os.read(self._process.stdout.fileno(), 65536) if ready else b""

@@ -14,7 +14,7 @@ from flows.engine.simulated_model import SimulatedModel
 from flows.examples import load_sample_input
 from flows.examples.scripts import example_script
 from tests.engine.model_server import ModelServer
-from tests.journeys.first_flow import RUN_PATIENCE, build_first_flow, improve_first_flow, run_first_flow
+from tests.journeys.first_flow import RUN_TIMEOUT, build_first_flow, improve_first_flow, run_first_flow
 from tests.journeys.installation import Installation, sign_in
 
 
@@ -36,7 +36,7 @@ def test_from_sign_in_to_a_step_that_failed_its_audit_was_told_so_and_passed(
     page.get_by_role("button", name="Start run").click()
     expect(page.get_by_role("heading", name="Colour theme #1")).to_be_visible()
     # The page follows the run by itself.
-    expect(page.locator(".verdict", has_text="passed")).to_be_visible(timeout=RUN_PATIENCE)
+    expect(page.locator(".verdict", has_text="passed")).to_be_visible(timeout=RUN_TIMEOUT)
 
     first, second = page.locator("#s2a1"), page.locator("#s2a2")
     expect(first).to_contain_text("Failed")
@@ -56,8 +56,8 @@ def test_from_sign_in_to_a_step_that_failed_its_audit_was_told_so_and_passed(
     expect(pane).to_have_attribute("data-entry", "s2a2")
     pane.get_by_text("What the model saw").click()
     expect(pane).to_contain_text("Current step attempts")
-    told = [call.body["messages"][0]["content"] for call in model_server.app.calls][2]
-    section = told.split(CURRENT_STEP_HEADING)[1]
+    reported = [call.body["messages"][0]["content"] for call in model_server.app.calls][2]
+    section = reported.split(CURRENT_STEP_HEADING)[1]
     assert "### Attempt 1" in section
     assert '"accent":"#C8763"' in section
     assert "which is no colour" in section

@@ -22,7 +22,7 @@ class Gateway:
         self._reserve()
 
     def _reserve(self, port: int = 0) -> None:
-        # Bound and not listening: nobody else gets the port, and connections are refused.
+        # Bound and not listening: no other process gets the port, and connections are refused.
         self._listener = socket.socket()
         self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._listener.bind(("127.0.0.1", port))

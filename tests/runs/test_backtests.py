@@ -74,7 +74,7 @@ class TestRuns:
         assert [delete_batch(expired) for _ in range(4)] == [1, 1, 1, 0]
         assert set(Backtest.objects.all()) == {predicted, recent}
 
-    def test_of_deleted_runs_and_removed_outputs_nothing_is_told(self) -> None:
+    def test_of_deleted_runs_and_removed_outputs_nothing_is_reported(self) -> None:
         runs = store_history()
         found = ask(make_audited_flow(5))
         delete_runs([runs[0].pk])

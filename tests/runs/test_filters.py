@@ -87,7 +87,7 @@ class TestReading:
             "q=%E2%80%94",
         ],
     )
-    def test_what_is_not_valid_is_told_and_left_out(self, query: str) -> None:
+    def test_what_is_not_valid_is_reported_and_left_out(self, query: str) -> None:
         filters = RunFilters(query)
         assert [problem.parameter for problem in filters.problems] == [query.partition("=")[0]]
         assert not filters.values

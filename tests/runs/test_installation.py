@@ -55,14 +55,14 @@ class TestGroups:
         left = {name for name in existing - given if not name.startswith("auth.")}
         assert {name.rpartition("_")[2] for name in left} == UNGIVEN_MODELS
 
-    def test_each_group_may_do_more_than_those_before_it_and_nobody_deletes_history(self) -> None:
+    def test_each_group_may_do_more_than_those_before_it_and_no_user_deletes_history(self) -> None:
         assert all(earlier < later for earlier, later in pairwise(ACCESS_GROUPS.values()))
         for name, permissions in ACCESS_GROUPS.items():
             deleted = {one for one in permissions if one.startswith("runs.delete_")}
             assert deleted <= {"runs.delete_ratelimit", "runs.delete_webhookendpoint"}
             assert any(one.startswith("auth.") for one in permissions) == (name == "Administrator")
 
-    def test_making_them_again_changes_nothing_and_keeps_what_somebody_added(self) -> None:
+    def test_making_them_again_changes_nothing_and_keeps_what_a_user_added(self) -> None:
         for _ in range(2):
             create_groups(apps=apps, using="default")
             for name, permissions in ACCESS_GROUPS.items():

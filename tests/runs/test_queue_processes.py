@@ -39,7 +39,7 @@ def channel(monkeypatch: pytest.MonkeyPatch) -> Iterator[worker_process.TaskChan
 
 
 @pytest.mark.django_db
-def test_a_broker_that_is_away_is_told_once_and_when_it_is_back(
+def test_a_broker_that_is_away_is_reported_once_and_when_it_is_back(
     settings: Any,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -58,9 +58,9 @@ def test_a_broker_that_is_away_is_told_once_and_when_it_is_back(
     for _ in range(5):
         with django_capture_on_commit_callbacks(execute=True):
             queue.wake_worker()
-    told = [record.getMessage() for record in caplog.records if record.name == log_events.__name__]
-    assert ["can't be reached" in message for message in told] == [True, False, True]
-    assert "answers again" in told[1]
+    reported = [record.getMessage() for record in caplog.records if record.name == log_events.__name__]
+    assert ["can't be reached" in message for message in reported] == [True, False, True]
+    assert "answers again" in reported[1]
 
 
 def test_a_worker_started_with_nohup_outlives_its_terminal(draining: StopFlag) -> None:

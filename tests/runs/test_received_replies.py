@@ -71,8 +71,8 @@ def test_a_reply_is_judged_by_the_next_worker_and_not_asked_for_again(provider: 
     drain()
     run.refresh_from_db()
     first, second = attempts_of(run)
-    told = [(one.step.index, one.number, one.outcome) for one in (first, second)]
-    assert (run.status, told) == (RunStatus.SUCCEEDED, [(1, 1, "passed"), (2, 1, "passed")])
+    reported = [(one.step.index, one.number, one.outcome) for one in (first, second)]
+    assert (run.status, reported) == (RunStatus.SUCCEEDED, [(1, 1, "passed"), (2, 1, "passed")])
     assert (first.output, first.usage.total, first.response_id) == ({"text": "Dear customer"}, 30, "response-1")
     assert (first.received, run.total_tokens) == (None, 30 + second.usage.total)
     assert provider.app.call_count == 1

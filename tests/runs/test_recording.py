@@ -77,8 +77,8 @@ class TestManyAtOnce:
         ]
         for position, run in enumerate(runs):
             first = Attempt.objects.get(step__run=run, step__index=1, number=1)
-            told = [issue.description for issue in first.issues.all()]
-            assert told == [f"Run {position}, issue {number}." for number in range(position)]
+            reported = [issue.description for issue in first.issues.all()]
+            assert reported == [f"Run {position}, issue {number}." for number in range(position)]
             assert (run.cost, first.usage.total) == (Decimal("0.001"), 30 + position)
 
     def test_the_number_of_queries_does_not_grow_with_the_runs(self, django_assert_num_queries: Any) -> None:
@@ -235,8 +235,8 @@ class TestDatabaseThread:
             assert store_together(writes) == [Written] * 3
         assert commits.sizes == [3] * 6
         assert Attempt.objects.count() == 3
-        told = [record.message for record in caplog.records if record.name == database_thread.__name__]
-        assert ["can't be stored" in told[0], "stored again" in told[1]] == [True] * len(told)
+        reported = [record.message for record in caplog.records if record.name == database_thread.__name__]
+        assert ["can't be stored" in reported[0], "stored again" in reported[1]] == [True] * len(reported)
 
     def test_a_write_that_fails_again_and_again_while_others_get_through_is_refused_in_the_end(
         self, writes: list[RunWrite], commits: Commits, monkeypatch: pytest.MonkeyPatch

@@ -43,7 +43,7 @@ def submit(spec: FlowSpec = SPEC, input: Any = INPUT) -> Run:
 
 
 def find_in_database(text: str) -> list[str]:
-    """The columns of the database in which a text stands, however it is stored there."""
+    """The columns of the database that contain a text, however it is stored there."""
     found = set()
     for model in apps.get_models():
         for row in model._base_manager.all():
@@ -95,7 +95,7 @@ class TestRun:
 
     @pytest.mark.parametrize("redacts", [True, False])
     @pytest.mark.parametrize("culprit", ["ToolFlow", "database"])
-    def test_a_failure_that_quotes_it_is_told_without_words_unless_the_flow_redacts_nothing(
+    def test_a_failure_that_quotes_it_is_reported_without_words_unless_the_flow_redacts_nothing(
         self,
         culprit: str,
         redacts: bool,

@@ -46,7 +46,7 @@ class TestProcess:
         assert outcomes == ["passed"] and "longer than 0.2 s" in obstacle
         assert judge_step(step, {"l": [1]}) == ["passed", ""]
 
-    def test_that_ended_while_nobody_asked_is_replaced(self) -> None:
+    def test_that_ended_while_no_user_asked_is_replaced(self) -> None:
         judge_step(make_step(), {"text": "tea"})
         for process in judging_process._idle:
             process.kill()
@@ -75,7 +75,7 @@ class TestAttempts:
                 spec=make_flow(make_step(1), make_step(2)),
             )
         make_stored_run(make_attempt(1, 1, "errored"), spec=make_flow(), status="errored")
-        # What stood first stands second now.
+        # What was first is second now.
         spec = make_flow(make_step(9, compute="{}"), make_step(1, audits=(LONG,)))
         attempts, _ = load_past_attempts(run.flow_id, spec, 2, most=3)
         assert [(one.run, one.step, one.number) for one in attempts] == [

@@ -163,7 +163,7 @@ class TestSweep:
 class TestOwners:
     """Whether the owner of a run is alive, as far as this machine can tell."""
 
-    def test_a_worker_whose_process_ended_is_gone_also_while_nobody_took_note_of_it(self) -> None:
+    def test_a_worker_whose_process_ended_is_gone_also_while_its_parent_did_not_wait_for_it(self) -> None:
         with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
             owner = replace(Owner.of_this_process(), pid=process.pid, started=_read_start(process.pid))
             assert not owner.is_gone

@@ -1,4 +1,4 @@
-"""What runs are found by, asked alike of every database, and where in a run the words stand."""
+"""What runs are found by, asked alike of every database, and where in a run the words are."""
 
 from __future__ import annotations
 

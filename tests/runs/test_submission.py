@@ -38,7 +38,7 @@ def test_options_that_are_not_valid_are_refused(options: dict[str, Any], reason:
 
 
 class TestManyRuns:
-    def test_all_that_is_wrong_is_told_at_once_and_none_is_queued(self) -> None:
+    def test_all_that_is_wrong_is_reported_at_once_and_none_is_queued(self) -> None:
         orders = [
             RunOrder({"topic": "tea"}),
             RunOrder({"topic": 7, "more": 1}),

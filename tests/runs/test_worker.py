@@ -207,7 +207,7 @@ class TestAmongOthers:
 
 class TestBudgetOfAFlow:
     def run_within(self, budget: int, spec: FlowSpec) -> Run:
-        """A run of a flow whose runs may use so many tokens in all."""
+        """A run of a flow whose runs may use this number of tokens in all."""
         version = make_version(spec)
         version.flow.total_token_budget = budget
         version.flow.save()

@@ -37,7 +37,7 @@ def make_versions() -> list[FlowVersion]:
 
 
 def make_varied_runs(count: int, *, seed: int = 1) -> list[Run]:
-    """Ended runs that nobody has counted."""
+    """Ended runs that are not counted yet."""
     chance = Random(seed)
     versions = make_versions()
     return [_make_run(chance, chance.choice(versions)) for _ in range(count)]

@@ -1,4 +1,4 @@
-"""A provider that repeats the key that it was sent, in every place of an answer that anybody reads."""
+"""A provider that repeats the key that it was sent, in every place of an answer that is read."""
 
 from __future__ import annotations
 

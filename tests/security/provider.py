@@ -19,7 +19,7 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import rsa
 from jwt.algorithms import RSAAlgorithm
 
-PATIENCE = 30.0
+TIMEOUT = 30.0
 CLIENT_ID, CLIENT_SECRET = "toolflow", "a secret of the client"
 
 
@@ -30,7 +30,7 @@ def make_key(number: int = 0) -> rsa.RSAPrivateKey:
 
 
 class FakeProvider:
-    """Says of everybody who comes along what ``claims`` says; ``token`` replaces parts of the id token."""
+    """Says of every user what ``claims`` says; ``token`` replaces parts of the id token."""
 
     def __init__(self, port: int) -> None:
         self.issuer = self.described_issuer = f"http://127.0.0.1:{port}"
@@ -48,7 +48,7 @@ class FakeProvider:
         self._codes: dict[str, dict[str, str]] = {}
 
     def sign_in(self, address: str) -> str:
-        """What the provider adds to the address to come back to, for somebody who was sent to ``address``."""
+        """What the provider adds to the address to come back to, for a user who was sent to ``address``."""
         query = {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()}
         assert address.startswith(f"{self.issuer}/authorize?")
         assert query["client_id"] == CLIENT_ID and query["code_challenge_method"] == "S256"
@@ -102,7 +102,7 @@ def run_provider() -> Iterator[FakeProvider]:
                 self._answer({})
 
         def _show_page(self) -> None:
-            """What somebody sees who was sent there with a browser."""
+            """What a user sees who was sent there with a browser."""
             asked = provider.issuer + self.path
             (back,) = parse_qs(urlsplit(asked).query)["redirect_uri"]
             address = urljoin(back, provider.sign_in(asked))
@@ -115,7 +115,7 @@ def run_provider() -> Iterator[FakeProvider]:
         def _answer(self, form: dict[str, str]) -> None:
             provider.asked.append(self.path)
             provider.arrived.release()
-            provider.goes_on.wait(PATIENCE)
+            provider.goes_on.wait(TIMEOUT)
             status, document = provider.answer(self.path, form)
             self._send(status, "application/json", json.dumps(document).encode())
 

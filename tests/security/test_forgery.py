@@ -1,4 +1,4 @@
-"""What other sites and users might try: forged forms, others' rows, addresses of files, strange hosts and bodies."""
+"""What other sites and users might try: forged forms, others' rows, addresses of files, unexpected hosts and bodies."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_host_that_is_not_ours_is_refused(olga: User, client: Client, host: st
         assert "evil" not in answer.content.decode()
 
 
-def test_what_a_proxy_is_said_to_have_said_is_believed_of_nobody(olga: User, client: Client) -> None:
+def test_what_a_proxy_is_said_to_have_said_is_believed_of_no_user(olga: User, client: Client) -> None:
     page = client.get("/account/", headers={"X-Forwarded-Host": "evil.example", "X-Original-URL": "/admin/"})
     assert page.status_code == 200 and "evil" not in page.content.decode()
     client.logout()
@@ -81,7 +81,7 @@ def test_what_a_proxy_is_said_to_have_said_is_believed_of_nobody(olga: User, cli
 # Other users
 
 
-def test_tokens_and_saved_views_of_somebody_else_are_not_to_be_seen_or_taken_away(olga: User) -> None:
+def test_tokens_and_saved_views_of_another_user_are_not_to_be_seen_or_taken_away(olga: User) -> None:
     mallory = Client()
     mallory.force_login(User.objects.create_superuser("mallory"))
     row, _ = create_token(user=olga, name="payroll", scope="run", lifetime=timedelta(days=1))
@@ -137,7 +137,7 @@ def test_no_flow_has_such_a_name_and_that_of_an_uploaded_file_is_only_shown(
     ("charset", "status"), [("hex", 400), ("idna", 400), ("utf-16", 400), ("zip", 400), ("UTF-8", 200)]
 )
 @pytest.mark.parametrize("address", ["/accounts/login/", "/admin/login/"])
-def test_a_form_in_a_strange_encoding_is_refused(client: Client, address: str, charset: str, status: int) -> None:
+def test_a_form_in_an_unexpected_encoding_is_refused(client: Client, address: str, charset: str, status: int) -> None:
     body = b'--x\r\nContent-Disposition: form-data; name="username"\r\n\r\nada\r\n--x--\r\n'
     answer = client.generic("POST", address, body, f"multipart/form-data; boundary=x; charset={charset}")
     assert answer.status_code == status
@@ -152,7 +152,7 @@ def test_a_form_in_a_strange_encoding_is_refused(client: Client, address: str, c
     ids=["large", "many fields"],
 )
 def test_a_form_that_is_too_large_is_refused_with_its_limits(olga: User, address: str, form: dict[str, str]) -> None:
-    # What a form may have is looked at by whoever reads it first: the check against forged forms.
+    # The check against forged forms reads the form first.
     client = Client(enforce_csrf_checks=True)
     client.force_login(olga)
     client.get("/tokens/")

@@ -1,4 +1,4 @@
-"""The headers that protect people stand on every error and file; of pages and the API: see who may open them."""
+"""The headers that protect people are on every error and file; of pages and the API: see who may open them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sign-ins that wait, for a provider or for their turn: everybody else is answered meanwhile."""
+"""Sign-ins that wait, for a provider or for their turn: every other user is answered meanwhile."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 from django.test import Client
 
 from tests.security.provider import FakeProvider
+from tests.security.test_anonymous_requests import COOKIE, DESCRIPTION
 from tests.security.test_openid import provider
-from tests.security.test_strangers import COOKIE, DESCRIPTION
 from tests.serving import serve
 from toolflow_site.openid import MAX_ASKING
 
@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.urls("tests.security.test_openid"),
 ]
 
-PATIENCE = 30.0
+TIMEOUT = 30.0
 PLACES = 4
 """Requests that are worked on at a time: so few that those who hold one while they wait leave none."""
 MANY = 20
@@ -46,7 +46,7 @@ def visitors() -> Iterator[ThreadPoolExecutor]:
 
 def ask(port: int, address: str, *, cookie: str = "", form: dict[str, str] | None = None) -> http.client.HTTPResponse:
     """An answer, read to its end."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT)
     try:
         headers = {"Cookie": cookie}
         if form is not None:
@@ -66,11 +66,11 @@ def expect_others_to_be_answered(port: int) -> None:
 
 def read_first(asked: list[Future[http.client.HTTPResponse]], count: int) -> list[http.client.HTTPResponse]:
     """The answers that arrive first."""
-    return [one.result() for one in islice(as_completed(asked, PATIENCE), count)]
+    return [one.result() for one in islice(as_completed(asked, TIMEOUT), count)]
 
 
 def begin(provider: FakeProvider) -> tuple[str, str]:
-    """The address that somebody comes back to, and their cookie."""
+    """The address that a user comes back to, and their cookie."""
     client = Client()
     way_back = provider.sign_in(client.get("/accounts/oidc/")["Location"])
     return way_back, f"{COOKIE}={client.cookies[COOKIE].value}"
@@ -79,13 +79,13 @@ def begin(provider: FakeProvider) -> tuple[str, str]:
 def ask_a_provider_that_hangs(
     provider: FakeProvider, port: int, visitors: ThreadPoolExecutor, ways: list[tuple[str, str]]
 ) -> list[Future[http.client.HTTPResponse]]:
-    """The requests of people who come while it hangs: some wait, others are refused, and everybody else is answered."""
+    """The requests of people who come while it hangs: some wait, others are refused, and all others are answered."""
     provider.arrived = threading.Semaphore(0)
     provider.goes_on.clear()
     asked = [visitors.submit(ask, port, address, cookie=cookie) for address, cookie in ways]
     try:
         for _ in range(MAX_ASKING):
-            assert provider.arrived.acquire(timeout=PATIENCE)
+            assert provider.arrived.acquire(timeout=TIMEOUT)
         refused = read_first(asked, MANY - MAX_ASKING)
         assert [answer.getheader("Location") for answer in refused] == ["/accounts/login/"] * len(refused)
         expect_others_to_be_answered(port)

@@ -49,7 +49,7 @@ def provider(settings: Any) -> Iterator[FakeProvider]:
 
 
 def sign_in(provider: FakeProvider, client: Client | None = None, query: str = "") -> Any:
-    """The answer to somebody who comes back from the provider."""
+    """The answer to a user who comes back from the provider."""
     client = client or Client()
     return client.get(provider.sign_in(client.get(f"/accounts/oidc/{query}")["Location"]))
 
@@ -61,7 +61,7 @@ def read_refusal(client: Client, answer: Any) -> str:
 
 
 def be_refused(provider: FakeProvider, client: Client | None = None) -> str:
-    """What somebody reads who comes back from the provider and is not let in."""
+    """What a user reads who comes back from the provider and is not let in."""
     client = client or Client()
     return read_refusal(client, sign_in(provider, client))
 
@@ -81,7 +81,7 @@ def test_the_page_has_a_button_and_whoever_comes_back_is_in(provider: FakeProvid
 def test_a_session_that_was_planted_before_is_another_one_after(provider: FakeProvider, settings: Any) -> None:
     client = Client()
     begun = client.get("/accounts/oidc/")
-    # Those of strangers last ten minutes, those of users as others do.
+    # Those of anonymous users last ten minutes, those of users as others do.
     assert begun.cookies["sessionid"]["max-age"] == 600
     before = client.session.session_key
     done = client.get(provider.sign_in(begun["Location"]))
@@ -121,18 +121,18 @@ BOTH = ["toolflow", "another client"]
         ({}, {"sub": None}, UNCLEAR),
     ],
 )
-def test_others_are_told_why_they_are_not_let_in(
+def test_others_read_why_they_are_not_let_in(
     provider: FakeProvider, claims: dict[str, Any], token: dict[str, Any], sentence: str
 ) -> None:
     provider.claims = {key: value for key, value in {**provider.claims, **claims}.items() if value is not None}
     provider.token = token
     assert sentence in be_refused(provider)
     assert not User.objects.exists()
-    # That counts for the address, and keeps nobody else out.
+    # That counts for the address, and keeps no other user out.
     assert [(one.username, one.failures_since_start) for one in AccessAttempt.objects.all()] == [(BY_PROVIDER, 1)]
 
 
-def test_claims_that_are_no_object_and_a_token_that_somebody_else_signed_let_nobody_in(provider: FakeProvider) -> None:
+def test_claims_that_are_no_object_and_a_token_that_another_user_signed_let_no_user_in(provider: FakeProvider) -> None:
     known = provider.claims
     for claims in ([], "olga", None, [{"sub": "1"}]):
         provider.claims = claims  # type: ignore[assignment]  # what no provider should say
@@ -160,7 +160,7 @@ def test_a_provider_may_say_it_in_other_ways(
     provider.token = token
     assert sign_in(provider)["Location"] == "/"
     assert User.objects.get().email == "olga@example.com"
-    # What it denies is believed of nobody, whatever the installation says.
+    # What it denies is believed of no user, whatever the installation says.
     settings.TOOLFLOW_OIDC_EMAILS_VERIFIED = True
     provider.claims["email_verified"] = False
     provider.token = {"sub": "1"}
@@ -168,7 +168,7 @@ def test_a_provider_may_say_it_in_other_ways(
     assert UNVERIFIED in be_refused(provider)
 
 
-def test_an_answer_for_another_browser_lets_nobody_in_and_signs_nobody_out(provider: FakeProvider) -> None:
+def test_an_answer_for_another_browser_lets_no_user_in_and_signs_no_user_out(provider: FakeProvider) -> None:
     victim, attacker = Client(), Client()
     way_back = provider.sign_in(attacker.get("/accounts/oidc/")["Location"])
     state = way_back.partition("state=")[2]
@@ -181,7 +181,7 @@ def test_an_answer_for_another_browser_lets_nobody_in_and_signs_nobody_out(provi
         assert victim.get("/account/").status_code == 200
 
 
-def test_a_refusal_of_the_provider_is_told_once(provider: FakeProvider) -> None:
+def test_a_refusal_of_the_provider_is_reported_once(provider: FakeProvider) -> None:
     client = Client()
     state = provider.sign_in(client.get("/accounts/oidc/")["Location"]).partition("state=")[2]
     way_back = f"/accounts/oidc/callback/?error=access_denied&state={state}"
@@ -189,7 +189,7 @@ def test_a_refusal_of_the_provider_is_told_once(provider: FakeProvider) -> None:
     assert "Sign-in failed" not in read_refusal(client, client.get(way_back))
 
 
-def test_a_provider_that_fails_is_told_of_without_its_words(
+def test_a_provider_that_fails_is_reported_without_its_words(
     provider: FakeProvider, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = Client()
@@ -217,7 +217,7 @@ def test_lock_outs_are_known_before_a_provider_is_asked_that_has_tls_or_is_on_th
     assert ours not in read_settings(tmp_path)["AUTHENTICATION_BACKENDS"]
     found = read_settings(tmp_path, **PRODUCTION, **WHO, TOOLFLOW_OIDC_ISSUER=issuer)
     assert found["AUTHENTICATION_BACKENDS"][:2] == ["axes.backends.AxesStandaloneBackend", ours]
-    # Anybody on the way can play a provider without TLS.
+    # Without TLS any machine on the way can play a provider.
     for name, value in (("TOOLFLOW_OIDC_DOMAINS", ""), ("TOOLFLOW_OIDC_ISSUER", "http://id.example.com")):
         with pytest.raises(ImproperlyConfigured, match=name.removesuffix("DOMAINS")):
             read_settings(tmp_path, **PRODUCTION, **{**WHO, "TOOLFLOW_OIDC_ISSUER": issuer, name: value})

@@ -34,7 +34,7 @@ def groups(settings: Any) -> None:
 
 
 def become(provider: FakeProvider, subject: str, **claims: Any) -> None:
-    """Whoever signs in next is another person of the provider."""
+    """The user who signs in next is another person of the provider."""
     provider.claims |= {"sub": subject, **claims}
     provider.token |= {"sub": subject}
 
@@ -57,7 +57,7 @@ def find_user(client: Client) -> User:
     ],
     ids=["superuser", "administrator", "permission"],
 )
-def test_nobody_enters_such_an_account_by_its_address(
+def test_no_user_enters_such_an_account_by_its_address(
     provider: FakeProvider, groups: None, password: str | None, rights: dict[str, Any], sentence: str
 ) -> None:
     rights = dict(rights)
@@ -78,7 +78,7 @@ def test_a_closed_account_stays_closed(provider: FakeProvider) -> None:
     assert "Your account here is closed" in be_refused(provider)
 
 
-def test_nobody_becomes_administrator_if_the_installation_names_one(
+def test_no_user_becomes_administrator_if_the_installation_names_one(
     provider: FakeProvider, groups: None, settings: Any
 ) -> None:
     settings.TOOLFLOW_OIDC_LINK = ["boss"]
@@ -115,7 +115,7 @@ def test_an_account_whose_rights_the_provider_gives_too_gets_no_twin(
     assert find_user(client) == waiting
 
 
-def test_who_gets_another_address_keeps_the_account_and_nobody_else_gets_it(provider: FakeProvider) -> None:
+def test_who_gets_another_address_keeps_the_account_and_no_other_user_gets_it(provider: FakeProvider) -> None:
     sign_in(provider)
     user = User.objects.get()
     become(provider, "2")
@@ -124,14 +124,14 @@ def test_who_gets_another_address_keeps_the_account_and_nobody_else_gets_it(prov
     client = Client()
     sign_in(provider, client)
     assert find_user(client) == user == User.objects.get()
-    # The same subject of another provider is somebody else.
+    # The same subject of another provider is another user.
     ProviderIdentity.objects.update(issuer="https://before.example")
     become(provider, "1", email="nina@example.com")
     sign_in(provider, client)
     assert find_user(client) != user
 
 
-def test_an_administrator_lets_an_account_be_linked_anew(provider: FakeProvider) -> None:
+def test_an_administrator_lets_an_account_be_linked_again(provider: FakeProvider) -> None:
     browser, admin, client = Client(), Client(), Client()
     sign_in(provider, browser)
     user = User.objects.get()
@@ -172,7 +172,7 @@ def test_two_first_sign_ins_at_once_make_one_account(provider: FakeProvider, mon
 
 
 def be_editor(provider: FakeProvider) -> tuple[Client, User]:
-    """Somebody who has signed in as an Editor, and their browser."""
+    """A user who has signed in as an Editor, and their browser."""
     provider.claims["groups"] = ["ml-team", "everybody"]
     client = Client()
     sign_in(provider, client)
@@ -211,8 +211,8 @@ def test_who_is_in_none_of_the_groups_any_more_loses_what_they_gave(
     # The token is as it was, and may see what its owner may: nothing.
     assert script.get("/api/v1/runs").status_code == 403
     assert not ApiToken.objects.get().revoked_at
-    told = [entry.action for entry in AuditEntry.objects.filter(object_label=EMAIL).order_by("pk")]
-    assert told[-3:] == ["rights_changed", "user_changed", "sessions_ended"]
+    reported = [entry.action for entry in AuditEntry.objects.filter(object_label=EMAIL).order_by("pk")]
+    assert reported[-3:] == ["rights_changed", "user_changed", "sessions_ended"]
 
 
 def test_the_browser_that_asks_is_signed_out_too_and_who_comes_back_gets_it_back(
@@ -230,7 +230,7 @@ def test_the_browser_that_asks_is_signed_out_too_and_who_comes_back_gets_it_back
 @pytest.mark.parametrize(
     ("subject", "claims", "sentence"),
     [
-        # Whoever has not verified an address may not put out its owner; nor somebody else who has the same, or another.
+        # Without a verified address a user may not put out its owner; nor may another user with the same, or another.
         ("1", {"groups": [], "email_verified": False}, UNVERIFIED),
         ("2", {"groups": []}, TAKEN),
         ("2", {"groups": [], "email": "nina@example.com"}, NO_GROUP),

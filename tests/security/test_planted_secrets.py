@@ -108,7 +108,7 @@ def find_secrets(place: str, text: str) -> list[str]:
 
 
 def find_webhook_secrets(texts: Iterable[tuple[str, str]], run: Run) -> set[str]:
-    """Where the secrets stand that sign messages."""
+    """Where the secrets are that sign messages."""
     signers = (WebhookEndpoint.objects.get(flow=run.flow_id), fetch_installation_secret())
     keys = [derive_secret(signer).removeprefix("whsec_") for signer in signers]
     return {place for place, text in texts if any(key in text or html.escape(key) in text for key in keys)}

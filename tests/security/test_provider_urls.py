@@ -32,7 +32,7 @@ NAMES = ("base_url", "api_base", "url", "endpoint", "host", "proxy", "organizati
 
 @pytest.fixture
 def trap() -> Iterator[Receiver]:
-    """Somebody's server that must hear nothing."""
+    """A user's server that must hear nothing."""
     found = Receiver()
     yield found
     found.stop()
@@ -48,7 +48,7 @@ def provider(model_server: ModelServer, settings: Any) -> ModelServer:
 
 @pytest.fixture
 def script() -> Client:
-    """Somebody who may do everything, over the API."""
+    """A user who may do everything, over the API."""
     ada = User.objects.create_superuser("ada")
     _, token = create_token(user=ada, name="script", scope="edit", lifetime=None)
     return Client(headers={"Authorization": f"Bearer {token}"})

@@ -47,11 +47,11 @@ def list_statuses(browsers: Sequence[Client]) -> list[int]:
 
 
 def use_token(token: str) -> int:
-    """The status of what a script with this token is told."""
+    """The status that a script with this token gets."""
     return Client(headers={"Authorization": f"Bearer {token}"}).get("/api/v1/runs").status_code
 
 
-def list_told(count: int) -> list[str]:
+def list_reported(count: int) -> list[str]:
     return [entry.action for entry in AuditEntry.objects.order_by("-pk")[:count]]
 
 
@@ -67,7 +67,7 @@ def test_sessions_are_listed_and_ended_one_by_one_and_all_at_once(olga: User) ->
     page = mine.get("/account/")
     assert "Browser 1 127.0.0.1" in read_words(page.content.decode())
     chosen = next(row["reference"] for row in page.context["sessions"] if row["browser"] == "Browser 2")
-    # What stands on the page signs nobody in, and others end nothing by it.
+    # What is on the page signs no user in, and others end nothing by it.
     assert not BrowserSession.objects.filter(session_key=chosen).exists()
     mallory = open_browser(User.objects.create_superuser("mallory"))
     for form in ({"session": chosen}, {}):
@@ -77,7 +77,7 @@ def test_sessions_are_listed_and_ended_one_by_one_and_all_at_once(olga: User) ->
     assert list_statuses(others) == [200, 302, 200]
     mine.post("/account/sessions/end/")
     assert list_statuses([mine, *others]) == [200, 302, 302, 302]
-    assert list_told(2) == ["sessions_ended", "sessions_ended"]
+    assert list_reported(2) == ["sessions_ended", "sessions_ended"]
 
 
 def test_an_administrator_ends_all_sessions_of_an_account_but_not_those_of_a_superuser(olga: User) -> None:
@@ -119,7 +119,7 @@ def test_a_new_password_signs_out_everywhere_else_and_leaves_tokens_unless_asked
     assert use_token(token) == 200
     change(client, old=NEW, new=RIGHT, tokens="on")
     assert use_token(token) == 401
-    assert list_told(3) == ["token_revoked", "password_changed", "password_changed"]
+    assert list_reported(3) == ["token_revoked", "password_changed", "password_changed"]
 
 
 @pytest.mark.parametrize("page", FORMS)
@@ -157,11 +157,11 @@ def test_no_old_password_is_no_try_and_what_is_counted_holds_none(olga: User) ->
 # Another secret key
 
 
-def test_nobody_is_signed_out_while_the_old_key_still_counts(olga: User, settings: Any) -> None:
+def test_no_user_is_signed_out_while_the_old_key_still_counts(olga: User, settings: Any) -> None:
     stays, late = open_browser(olga), open_browser(olga)
     settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = NEW_KEY, [OLD_KEY]
     assert list_statuses([stays]) == [200]
-    # Whoever came by meanwhile stays when it is taken out; everybody else signs in anew.
+    # Users who used it meanwhile stay when it is taken out; all others sign in again.
     settings.SECRET_KEY_FALLBACKS = []
     assert list_statuses([stays, late]) == [200, 302]
 

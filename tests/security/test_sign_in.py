@@ -1,4 +1,4 @@
-"""Signing in: guessing is slowed down, for names and for addresses, and nobody learns who has an account."""
+"""Signing in: guessing is slowed down, for names and for addresses, and no user learns who has an account."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ def sign_in(
     return (client or Client()).post(page, {"username": name, "password": password}, REMOTE_ADDR=address)
 
 
-def tell() -> list[tuple[str, str, str]]:
+def list_entries() -> list[tuple[str, str, str]]:
     return [(entry.action, entry.object_label, entry.address) for entry in AuditEntry.objects.order_by("pk")][1:]
 
 
 @pytest.mark.parametrize("form", PAGES)
-def test_after_five_wrong_passwords_one_is_told_when_to_try_again(form: str) -> None:
+def test_after_five_wrong_passwords_a_page_says_when_to_try_again(form: str) -> None:
     assert [sign_in(page=form).status_code for _ in range(5)] == [200, 200, 200, 200, 429]
     # The right one is not taken either now, and to go on trying makes it no longer.
     answer = sign_in(password="correct horse", page=form)
     assert answer.status_code == 429
     assert answer["Retry-After"] == str(15 * 60)
     assert "Try again in 15 minutes" in read_words(answer.content.decode())
-    # A lock-out is told of once, however long somebody goes on.
-    assert [action for action, _, _ in tell()] == ["sign_in_failed"] * 4 + ["locked_out"]
+    # A lock-out is reported once, however long a user goes on.
+    assert [action for action, _, _ in list_entries()] == ["sign_in_failed"] * 4 + ["locked_out"]
 
 
 def test_it_ends_after_a_quarter_of_an_hour_and_locks_out_no_others() -> None:
@@ -83,7 +83,7 @@ def test_all_addresses_of_a_network_of_ipv6_count_as_one(settings: Any) -> None:
     # What they leave behind is bounded too.
     for number in range(20):
         sign_in(f"nobody-{number}", address=places[number], client=Client(headers={"User-Agent": f"Browser {number}"}))
-    assert AccessAttempt.objects.count() == len(tell()) == 20
+    assert AccessAttempt.objects.count() == len(list_entries()) == 20
     assert not BrowserSession.objects.exists()
     assert sign_in(password="correct horse", address="2001:db8:1:3::1").status_code == 302
     # The trail knows the address itself, and a lock-out is lifted by any of them.
@@ -110,7 +110,7 @@ def test_a_name_that_is_guessed_from_many_addresses_is_locked_out(settings: Any)
     assert sign_in(password="correct horse", address="198.51.100.1").status_code == 429
 
 
-def test_right_after_a_few_wrong_ones_counts_anew_and_an_administrator_lets_somebody_in_again() -> None:
+def test_right_after_a_few_wrong_ones_counts_again_and_an_administrator_lets_a_user_in_again() -> None:
     for _ in range(2):
         assert [sign_in().status_code for _ in range(4)] == [200] * 4
         assert sign_in(password="correct horse").status_code == 302
@@ -137,7 +137,7 @@ def test_the_trail_tells_of_sign_ins_and_of_nothing_typed_by_mistake() -> None:
     sign_in("correct horse battery staple")
     sign_in(password="correct horse", client=client)
     client.post("/accounts/logout/")
-    assert tell() == [
+    assert list_entries() == [
         ("sign_in_failed", "ada", "192.0.2.7"),
         ("sign_in_failed", "", "192.0.2.7"),
         ("signed_in", "ada", "192.0.2.7"),
@@ -146,7 +146,7 @@ def test_the_trail_tells_of_sign_ins_and_of_nothing_typed_by_mistake() -> None:
     assert "battery" not in str(list(AuditEntry.objects.values_list()))
 
 
-def test_what_is_counted_holds_no_password_no_secret_of_the_form_and_no_name_that_nobody_has() -> None:
+def test_what_is_counted_holds_no_password_no_secret_of_the_form_and_no_name_that_no_user_has() -> None:
     client = Client(enforce_csrf_checks=True)
     client.get("/accounts/login/")
     token = client.cookies["csrftoken"].value
@@ -155,7 +155,7 @@ def test_what_is_counted_holds_no_password_no_secret_of_the_form_and_no_name_tha
         assert client.post("/accounts/login/?next=/runs/", page).status_code == 200
     stored = str(list(AccessAttempt.objects.values_list()))
     assert all(text not in stored for text in (token, "hoarse", "battery"))
-    # A user’s own stands there as it is: administrators lift lock-outs by it.
+    # A user’s own is there as it is: administrators lift lock-outs by it.
     names = sorted(AccessAttempt.objects.values_list("username", flat=True))
     assert names[0] == "ada" and str(names[1]).startswith("unknown-")
 

@@ -1,4 +1,4 @@
-"""Accounts are read anew for each request: whatever was taken away is gone with the next one."""
+"""Accounts are read again for each request: whatever was taken away is gone with the next one."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_session_lasts_as_long_as_the_installation_says(member: User, settings
 
 
 @pytest.mark.parametrize("key", ["short", "x" * 32, "\\000" * 10, "';--" * 10])
-def test_a_cookie_that_names_no_session_lets_nobody_in(key: str, db: None) -> None:
+def test_a_cookie_that_names_no_session_lets_no_user_in(key: str, db: None) -> None:
     client = Client()
     client.cookies[settings.SESSION_COOKIE_NAME] = f'"{key}"'
     assert not is_signed_in(client)

@@ -35,7 +35,7 @@ def known_variables() -> set[str]:
 
 
 def read_unit(path: Path) -> ConfigParser:
-    # Some names may stand several times.
+    # Some names may be repeated.
     unit = ConfigParser(interpolation=None, strict=False)
     unit.optionxform = str  # type: ignore[assignment,method-assign]  # keeps the case of names; the documented way
     unit.read_string(path.read_text(encoding="utf-8"))
@@ -156,7 +156,7 @@ class TestCompose:
     @pytest.mark.parametrize("name", ["web", "worker"])
     def test_what_operators_may_turn_on_is_handed_on(self, name: str) -> None:
         found = our_services()[name]
-        # Empty where nobody set it: then it is as if it were not there.
+        # Empty where it was not set: then it is as if it were not there.
         handed_on = {setting for setting, value in found["environment"].items() if value == f"${{{setting}:-}}"}
         assert handed_on >= OBSERVABILITY
         assert found["env_file"] == [{"path": "toolflow.env", "required": False}]

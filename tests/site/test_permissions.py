@@ -1,4 +1,4 @@
-"""Who may open which address: every one that there is, as everybody who may come along."""
+"""Who may open which address: every one that there is, as every kind of user."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ class World:
         return f"/{address}"
 
     def sign_in(self, role: str) -> Client:
-        """The client of somebody of that role."""
+        """The client of a user of that role."""
         if role not in self._clients:
             self._clients[role] = Client(raise_request_exception=False)
             if user := self.users[role]:
@@ -249,7 +249,7 @@ class World:
         return self._clients[role]
 
     def ask(self, role: str, method: str, address: str) -> HttpResponse:
-        """The answer to somebody of that role; whatever it changed is undone."""
+        """The answer to a user of that role; whatever it changed is undone."""
         client = self.sign_in(role)
         cookies = client.cookies.copy()
         with transaction.atomic():
@@ -257,7 +257,7 @@ class World:
             if answer.streaming:
                 answer.getvalue()
             transaction.set_rollback(True)
-        # Whoever signed out is in again.
+        # The user who signed out is in again.
         client.cookies = cookies
         return answer
 
@@ -270,7 +270,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def judge(answer: HttpResponse) -> str:
-    """What an answer means to whoever asked."""
+    """What an answer means to the user who asked."""
     if answer.status_code >= 500:
         return "an error"
     if answer.status_code == 405:
@@ -282,13 +282,13 @@ def judge(answer: HttpResponse) -> str:
 
 
 def expect(role: str, least: str, address: str) -> str:
-    """What somebody of that role should get where ``least`` is the least that lets in."""
+    """What a user of that role should get where ``least`` is the least that lets in."""
     if least == NO_METHOD and address.startswith("admin/") and ROLES.index(role) < ROLES.index(STAFF):
         return "sign in"
     if least == NO_METHOD:
         return NO_METHOD
     if address == "metrics":
-        # For machines: to sign in would help nobody.
+        # For machines: to sign in would not help.
         return "refused"
     if ROLES.index(role) >= ROLES.index(least):
         return "allowed"
@@ -297,7 +297,7 @@ def expect(role: str, least: str, address: str) -> str:
 
 
 def is_telling(role: str, least: str) -> bool:
-    """Whether somebody of that role asks every day: those without rights, and those on either side of the border."""
+    """Whether a user of that role asks every day: those without rights, and those on either side of the border."""
     if IS_LONG or role in (ANYONE, USER):
         return True
     border = ROLES.index(ADMINISTRATOR if least == NO_METHOD else least)
@@ -321,7 +321,7 @@ def test_every_address_lets_in_whom_it_should_with_all_headers(world: World, rol
             answer = world.ask(role, method, world.fill(address))
             found = judge(answer)
             expected = expect(role, least, address)
-            # An address may have no use for a method, whoever tries it.
+            # An address may have no use for a method, for any user.
             if found != expected and not (found == NO_METHOD and expected != "sign in"):
                 differences.append(f"{role}, {method} {address}: {found} instead of {expected}")
             differences += [f"{role}, {method} {address}: {missing}" for missing in find_missing(answer)]

@@ -28,7 +28,7 @@ from toolflow_site.request_handler import RequestHandler, SubPath
 pytestmark = [pytest.mark.urls(__name__)]
 
 MEGABYTE = b"x" * 1_000_000
-PATIENCE = 30.0
+TIMEOUT = 30.0
 
 
 class Meeting:
@@ -49,22 +49,22 @@ def show_request(request: HttpRequest) -> JsonResponse:
 
 def count_working(request: HttpRequest) -> HttpResponse:
     Meeting.working += 1
-    Meeting.together.wait(PATIENCE)
+    Meeting.together.wait(TIMEOUT)
     Meeting.most = max(Meeting.most, Meeting.working)
-    Meeting.together.wait(PATIENCE)
+    Meeting.together.wait(TIMEOUT)
     Meeting.working -= 1
     return HttpResponse()
 
 
 def wait_aside(request: HttpRequest) -> HttpResponse:
     with release_slot():
-        Meeting.together.wait(PATIENCE)
+        Meeting.together.wait(TIMEOUT)
     return HttpResponse()
 
 
 def hold(request: HttpRequest) -> HttpResponse:
     Meeting.holding.release()
-    Meeting.held.wait(PATIENCE)
+    Meeting.held.wait(TIMEOUT)
     return HttpResponse()
 
 
@@ -184,7 +184,7 @@ class TestBodies:
         async with connect(handler) as client:
             waiting = [asyncio.create_task(client.post("/held", content=body)) for _ in range(10)]
             for _ in waiting:
-                assert await asyncio.to_thread(Meeting.holding.acquire, timeout=PATIENCE)
+                assert await asyncio.to_thread(Meeting.holding.acquire, timeout=TIMEOUT)
             refused = await client.post("/", content=body)
             assert (refused.status_code, refused.headers["Retry-After"]) == (503, "5")
             assert (await client.post("/", content=body[: request_handler.SMALL_BODY])).status_code == 200
@@ -255,13 +255,13 @@ class TestRequestsAtTheSameTime:
         scope |= {"headers": [(b"host", b"flows.example.com")]}
         asked: Any = ApplicationCommunicator(handler, scope)  # type: ignore[no-untyped-call]  # the package has no types here
         await asked.send_input({"type": "http.request", "body": b""})
-        assert (await asked.receive_output(PATIENCE))["status"] == 200
-        await asked.receive_output(PATIENCE)
+        assert (await asked.receive_output(TIMEOUT))["status"] == 200
+        await asked.receive_output(TIMEOUT)
         # It holds no slot between its parts.
         async with connect(handler) as client:
             assert (await client.get("/")).status_code == 200
         await asked.send_input({"type": "http.disconnect"})
-        await asked.wait(PATIENCE)
+        await asked.wait(TIMEOUT)
         assert Meeting.closed.is_set()
 
 

@@ -1,4 +1,4 @@
-"""What an installation is told by its environment, and what it says where that is wrong."""
+"""What an installation takes from its environment, and what it says where that is wrong."""
 
 from __future__ import annotations
 

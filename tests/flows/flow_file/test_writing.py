@@ -105,7 +105,7 @@ flows = st.builds(
 
 
 def with_texts(*found: str) -> FlowSpec:
-    """A flow that has these texts everywhere that text can stand."""
+    """A flow that has these texts everywhere that text is possible."""
     schema = {
         "list": list(found),
         "deep": [[text, {text: [text]}] for text in found],

@@ -37,7 +37,7 @@ def send(client: Client, user: User, **fields: Any) -> None:
     assert client.post(f"/admin/auth/user/{user.pk}/change/", values).status_code == 302
 
 
-def test_nobody_becomes_a_superuser_but_by_one(administrator: Client) -> None:
+def test_no_user_becomes_a_superuser_but_by_one(administrator: Client) -> None:
     anna = User.objects.get(username="anna")
     group = Group.objects.get(name="Administrator").pk
     send(administrator, anna, is_staff="on", is_superuser="on", groups=[group])

@@ -111,7 +111,7 @@ def test_what_a_model_wrote_is_shown_as_text(reader: Client) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_nobody_adds_changes_or_deletes_history(reader: Client, kind: str) -> None:
+def test_no_user_adds_changes_or_deletes_history(reader: Client, kind: str) -> None:
     attempt = add_attempt(make_run(), severities=("low",))
     page = list_pages(attempt)[kind].removesuffix("/change/")
     assert reader.get(f"/admin/runs/{kind}/add/").status_code == 403

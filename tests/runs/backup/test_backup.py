@@ -1,4 +1,4 @@
-"""Copies of the embedded database: taken while others write, checked, and put back only when nobody is at it."""
+"""Copies of the embedded database: taken while others write, checked, and put back only when no process uses it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An output as text, tables and JSON: what stands where, with which marks, and how little of a huge one."""
+"""An output as text, tables and JSON: where its parts are, with which marks, and how little of a huge one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gate before the calls of a drain: who waits, for how long, and what they are told."""
+"""The gate before the calls of a drain: who waits, for how long, and what they learn."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class VirtualClock:
         await wakes
 
     async def pass_time(self, count: float) -> None:
-        """Let so many seconds pass."""
+        """Let this number of seconds pass."""
         await self.sleep_until(self._now + seconds(count))
 
     async def _tick(self) -> None:
@@ -85,7 +85,7 @@ class Drains:
         self.error: Exception | None = None
         """What the database raises."""
         self.on_settled: Callable[[], object] | None = None
-        """Called once permits are granted and before anybody has heard of it."""
+        """Called once permits are granted and before any call has them."""
         self._ledger = Ledger()
 
     async def _load(self) -> Rules:
@@ -205,7 +205,7 @@ async def test_calls_go_in_the_order_in_which_they_came_and_many_cost_one_reques
         (limit(requests_per_minute=1), 0, "Waits for the rate limit of gpt-5-mini: 1 request a minute."),
     ],
 )
-async def test_a_call_waits_two_seconds_if_that_may_help_and_is_told_what_for(
+async def test_a_call_waits_two_seconds_if_that_may_help_and_learns_what_for(
     rules: Rules, waits: float, sentence: str
 ) -> None:
     drains = Drains(rules)

@@ -57,7 +57,7 @@ class TestCallsInFlight:
             if not is_answer_lost:
                 held[owner] += granted(answer)
             assert sum(held.values()) <= most
-        # Whatever got lost on the way: once all have spoken again, what is left is what nobody holds.
+        # Whatever got lost on the way: once all have spoken again, what is left is what none of them holds.
         for owner, count in held.items():
             answer = ask(ledger, rules, 0, owner=owner, now=NOW + 5, held=count)
         assert answer.left[1].calls == most - sum(held.values())

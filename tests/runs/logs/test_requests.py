@@ -74,7 +74,7 @@ class TestLines:
         assert "a-secret" not in access.text
 
     @pytest.mark.parametrize(
-        ("told", "paths"), [("all", ["/healthz", "/nowhere"]), ("without-probes", ["/nowhere"]), ("none", [])]
+        ("reported", "paths"), [("all", ["/healthz", "/nowhere"]), ("without-probes", ["/nowhere"]), ("none", [])]
     )
     def test_probes_and_all_of_them_can_be_left_out(
         self,
@@ -82,12 +82,12 @@ class TestLines:
         access: pytest.LogCaptureFixture,
         settings: Any,
         django_assert_num_queries: Any,
-        told: str,
+        reported: str,
         paths: list[str],
     ) -> None:
-        settings.TOOLFLOW_ACCESS_LOG = told
+        settings.TOOLFLOW_ACCESS_LOG = reported
         for path in ("/healthz", "/nowhere"):
-            # Nobody is looked up for a line.
+            # No user is looked up for a line.
             with django_assert_num_queries(0):
                 client.get(path)
         assert [line["path"] for line in read_lines(access)] == paths

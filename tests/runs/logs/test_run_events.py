@@ -42,13 +42,13 @@ def lines() -> Iterator[Any]:
         logger.setLevel(level)
 
 
-def test_a_run_is_told_from_its_start_to_its_end(provider: ModelServer, lines: Any) -> None:
+def test_a_run_is_distinguished_from_its_start_to_its_end(provider: ModelServer, lines: Any) -> None:
     script(provider, tool_1=[{"text": 7}, TEA])
     run = make_run()
     drain()
-    told = lines()
+    reported = lines()
     assert [
-        (line["event"], line.get("run"), line.get("step"), line.get("attempt")) for line in told if "event" in line
+        (line["event"], line.get("run"), line.get("step"), line.get("attempt")) for line in reported if "event" in line
     ] == [
         ("drain.started", None, None, None),
         ("run.started", run.pk, None, None),
@@ -58,12 +58,12 @@ def test_a_run_is_told_from_its_start_to_its_end(provider: ModelServer, lines: A
         ("run.ended", run.pk, 1, 2),
         ("drain.stopped", None, None, None),
     ]
-    invalid, passed = (line for line in told if line.get("event") == "attempt.ended")
+    invalid, passed = (line for line in reported if line.get("event") == "attempt.ended")
     assert (invalid["outcome"], invalid["issues"], passed["outcome"], passed["issues"]) == ("invalid", 1, "passed", 0)
     usage = run.steps.get().attempts.get(number=2).usage
     assert passed["prompt_tokens"] == usage.prompt > 0
     assert passed["seconds"] >= 0
-    (end,) = (line for line in told if line.get("event") == "run.ended")
+    (end,) = (line for line in reported if line.get("event") == "run.ended")
     assert (end["status"], end["reason"]) == ("succeeded", "all_steps_passed")
 
 
@@ -79,7 +79,7 @@ class TestEndsWithoutAWorker:
             ({}, []),
         ],
     )
-    def test_a_run_that_is_taken_from_a_dead_worker_is_told(
+    def test_a_run_that_is_taken_from_a_dead_worker_is_reported(
         self, lines: Any, values: dict[str, Any], end: list[tuple[str, str]]
     ) -> None:
         run = claim_run(make_run(), str(make_dead_owner()))

@@ -51,7 +51,7 @@ class TestWhoMayRead:
     @pytest.mark.parametrize(
         "header", ["", "Bearer", f"Token {TOKEN}", f"Bearer {TOKEN}x", "Basic %%%", basic(TOKEN, "")]
     )
-    def test_nobody_else_may(self, client: Client, header: str) -> None:
+    def test_no_other_user_may(self, client: Client, header: str) -> None:
         answer = client.get("/metrics", headers={"Authorization": header})
         assert answer.status_code == 401
         assert "toolflow_" not in answer.content.decode()
@@ -64,7 +64,7 @@ class TestWhoMayRead:
 
 
 def count_run(version: FlowVersion, *, age: int = 0, is_simulated: bool = False) -> None:
-    """What a run of one attempt adds to the statistics that ended so many days ago."""
+    """What a run of one attempt adds to the statistics that ended this number of days ago."""
     day = timezone.now().date() - timedelta(days=age)
     about = {"flow": version.flow, "version": version, "day": day, "is_simulated": is_simulated}
     DailyRuns.objects.create(**about, runs=1, succeeded=1)
@@ -194,7 +194,7 @@ class TestWorkers:
 
 
 def find_free_ports(count: int) -> int:
-    """The first of so many ports that nobody has, one after the other.
+    """The first of this number of free ports, one after the other.
 
     Linux gives none of these to connections, and processes that test beside this one begin to look elsewhere.
     """
@@ -268,11 +268,11 @@ class TestDocuments:
             for heading in ("## Metrics of the installation", "## Metrics of a process")
             for row in read_table("docs/observability.md", heading)
         ]
-        told = {
+        reported = {
             name.strip("`"): (kind, tuple(sorted(re.findall(r"`([a-z_]+)`", labels))))
             for name, kind, labels, *_ in rows
         }
-        assert told == list_metrics(client)
+        assert reported == list_metrics(client)
 
     def test_dashboard_and_alerts_ask_metrics_that_there_are_for_labels_that_they_have(self, client: Client) -> None:
         metrics, asked = list_metrics(client), list_expressions()
@@ -280,7 +280,7 @@ class TestDocuments:
         for expression in asked:
             # Each scrape adds the last ones.
             known = {label for name in find_names(expression) for label in metrics[name][1]} | {"le", "job", "instance"}
-            if strange := find_labels(expression) - known:
-                unknown[expression] = strange
+            if unexpected := find_labels(expression) - known:
+                unknown[expression] = unexpected
             assert [expression.count(sign) for sign in "([{"] == [expression.count(sign) for sign in ")]}"]
         assert unknown == {} and len(asked) > 20

@@ -62,13 +62,13 @@ def answers(port: int) -> bool:
 
 
 def count(text: str, route: str) -> int:
-    """The requests that are told of with that pattern."""
+    """The requests that are reported with that pattern."""
     lines = [line for line in text.splitlines() if line.startswith(f"{COUNT}{{") and f'route="{route}"' in line]
     return int(sum(float(line.rpartition(" ")[2]) for line in lines))
 
 
 @pytest.mark.nightly
-def test_all_processes_count_together_and_a_new_server_begins_anew(
+def test_all_processes_count_together_and_a_new_server_starts_from_zero(
     start: Callable[..., None], port: int, tmp_path: Path
 ) -> None:
     folder = tmp_path / "web-metrics" / str(port)

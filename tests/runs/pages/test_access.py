@@ -1,6 +1,6 @@
 """What is not there, what a form sent too late does, and pages of errors.
 
-Who may open which address stands in ``tests/site/test_permissions.py``, forged forms in ``tests/security``.
+Who may open which address is in ``tests/site/test_permissions.py``, forged forms in ``tests/security``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FORMS = (
     ("/runs/new/colour-theme/", "/runs/new/colour-theme/?from=7"),
     ("/account/sessions/end/", "/account/"),
 )
-"""Where forms are sent, and the pages they stand on."""
+"""Where forms are sent, and the pages they are on."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Backtests on pages: requesting one, its progress, what would have changed, and where else it is told."""
+"""Backtests on pages: requesting one, its progress, what would have changed, and where else it is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exports of runs and documents about one: what stands in the files, which runs they hold, and who took them."""
+"""Exports of runs and documents about one: what is in the files, which runs they hold, and who took them."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_many_batches_hold_each_run_once_whatever_happens_meanwhile(
 
 # From a real server: they arrive while they are read, and few are sent at a time
 
-PATIENCE = 30.0
+TIMEOUT = 30.0
 
 
 @pytest.fixture
@@ -181,7 +181,7 @@ class Gate:
         self._permits.release(times)
 
     def _find_runs(self, *arguments: Any, **options: Any) -> Any:
-        assert self._permits.acquire(timeout=PATIENCE)
+        assert self._permits.acquire(timeout=TIMEOUT)
         self.passed += 1
         return fetch_matching_runs(*arguments, **options)
 
@@ -197,7 +197,7 @@ def cookie() -> str:
 @contextlib.contextmanager
 def ask(port: int, address: str, cookie: str, *, method: str = "GET") -> Iterator[http.client.HTTPResponse]:
     """A response that has begun; the client disconnects at the end."""
-    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as connection:
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT)) as connection:
         connection.request(method, address, headers={"Cookie": cookie})
         with connection.getresponse() as answer:
             yield answer
@@ -238,7 +238,7 @@ def test_a_client_that_disconnects_ends_the_export(server: int, cookie: str, mon
         gc.collect()
         return not list(streaming._sending)
 
-    wait_until(is_over, within=PATIENCE, what="the export is over")
+    wait_until(is_over, within=TIMEOUT, what="the export is over")
     assert gate.passed <= 2
 
 
@@ -266,4 +266,4 @@ def test_a_bounded_number_is_sent_at_a_time(server: int, cookie: str, monkeypatc
             return again.status == 200
 
     # The last byte arrives before the server has closed its response.
-    wait_until(is_accepted, within=PATIENCE, what="a slot is free")
+    wait_until(is_accepted, within=TIMEOUT, what="a slot is free")

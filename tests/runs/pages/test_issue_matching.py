@@ -50,7 +50,7 @@ def colours(*names: str) -> dict[str, Any]:
 
 
 def lines(*amounts: Any) -> dict[str, Any]:
-    """An invoice whose lines are told apart by their texts."""
+    """An invoice whose lines are distinguished by their texts."""
     return {"lines": [{"text": f"Line {place}", "amount": amount} for place, amount in enumerate(amounts)]}
 
 
@@ -80,14 +80,14 @@ class TestItemsThatMove:
     def test_an_issue_moves_with_its_item(self, paths: tuple[str, str], outputs: tuple[Any, Any]) -> None:
         before, after = (issue(path=path, **RED) for path in paths)
         assert courses(("failed", [before]), ("failed", [after]), outputs=outputs) == ["1 2"]
-        # Without the outputs nobody knows.
+        # Without the outputs it is not known.
         assert courses(("failed", [before]), ("failed", [after])) == ["1 fixed2", "2"]
         # An attempt without an output between them makes no difference.
         between = [outputs[0], None, outputs[1]]
         assert courses(("failed", [before]), ("errored", []), ("failed", [after]), outputs=between) == ["1 3"]
 
     @pytest.mark.parametrize("words", ["An amount has at most 2 decimals.", "`lines[{}].amount` must be a number."])
-    def test_one_that_is_mended_is_fixed_though_another_item_breaks_in_the_same_words(self, words: str) -> None:
+    def test_a_repaired_one_is_fixed_though_another_item_breaks_in_the_same_words(self, words: str) -> None:
         before = issue(words.format(0), path="/lines/0/amount")
         after = issue(words.format(3), path="/lines/3/amount")
         outputs = [lines("n/a", 2, 3, 4), lines(1, 2, 3, "n/a")]
@@ -104,7 +104,7 @@ class TestItemsThatMove:
 
 
 class TestMoreThanAreKept:
-    """An audit keeps 500 issues of an output, and 50 violations of a schema are told one by one."""
+    """An audit keeps 500 issues of an output, and 50 violations of a schema are reported one by one."""
 
     def cut(self, places: range, code: str = MORE_ISSUES, **fields: Any) -> list[models.Issue]:
         found = [issue("Too dear.", path=f"/lines/{place}", **fields) for place in places]

@@ -67,7 +67,7 @@ class TestAsking:
         answer = viewer.get(f"/runs/{run.pk}/live?revision=3&seen=1.1", headers=HTMX)
         assert answer["HX-Redirect"].startswith("/accounts/login/")
 
-    def test_a_page_is_told_when_no_worker_is_alive_any_more(self, viewer: Client) -> None:
+    def test_a_page_reports_that_no_worker_is_alive_any_more(self, viewer: Client) -> None:
         run = make_run(available_at=in_future(-timedelta(minutes=1)))
         assert "&unattended" in read_poller(get_page(viewer, run_address(run)))
         worker = make_worker()

@@ -112,7 +112,7 @@ class TestRemovedInputs:
             assert f"Removed by the retention policy: the output of #{left.pk}." in words
             assert "Same input" not in words
 
-    def test_they_are_told_from_empty_ones_in_exports_and_downloads(self, viewer: Client) -> None:
+    def test_they_are_distinguished_from_empty_ones_in_exports_and_downloads(self, viewer: Client) -> None:
         removed, empty = make_removed(), make_stored_run(input={})
         answer: Any = viewer.get("/runs/export/csv")
         text = answer.getvalue().decode().removeprefix("\ufeff")
@@ -146,7 +146,7 @@ class TestRemovedIssues:
         assert [read_words(page).count("Hex colours High") for page in pages[2:]] == [2, 1, 0]
         assert [claim for claim in CLAIMS for page in pages if claim in read_words(page)] == []
 
-    def test_which_two_runs_share_can_not_be_told(self, viewer: Client) -> None:
+    def test_which_two_runs_share_can_not_be_known(self, viewer: Client) -> None:
         runs = [make_stored_run(make_attempt(1, 1, "failed", issues=(FIRST,))) for _ in range(2)]
         assert "Persisted 1" in read_comparison(viewer, *runs)
         for gone in (f"#{runs[0].pk}", f"#{runs[0].pk} and #{runs[1].pk}"):

@@ -228,7 +228,7 @@ def test_all_attempts_stand_on_one_page_for_printing_and_searching(viewer: Clien
 
 
 class UnguardedFinder(HTMLParser):
-    """Finds where ``MODEL`` stands in a page, and of these places the ones that no ``hx-disable`` is around."""
+    """Finds ``MODEL`` in a page, and of these places the ones that no ``hx-disable`` is around."""
 
     VOID = ("meta", "link", "input", "img", "br", "hr")
 

@@ -79,7 +79,7 @@ class TestForm:
 class TestVersions:
     @pytest.fixture
     def earlier(self, flow: Flow) -> Run:
-        """A run of version 1 that was cancelled; the live version is 2 by now."""
+        """A run of version 1 that was cancelled; the live version is 2."""
         run = make_ended(flow)
         make_version(make_page_flow(input_schema=NEWER))
         return run
@@ -146,7 +146,7 @@ class TestKeeping:
         assert (kept.metadata, kept.webhook_url) == (run.metadata, run.webhook_url)
         assert (left.metadata, left.webhook_url, left.again_of) == ({}, "", run.pk)
 
-    def test_what_can_not_be_kept_any_more_is_named_and_keeps_nobody_from_starting(
+    def test_what_can_not_be_kept_any_more_is_named_and_keeps_no_user_from_starting(
         self, operator: Client, flow: Flow
     ) -> None:
         run = make_ended(flow)

@@ -51,7 +51,7 @@ def flow(db: None) -> Flow:
 
 
 def read_field(page: str, name: str) -> str:
-    """What stands in a field of the form."""
+    """What is in a field of the form."""
     found = re.search(rf'<textarea[^>]*name="{re.escape(name)}"[^>]*>\n(.*?)</textarea>', page, re.DOTALL)
     if found is None:
         found = re.search(rf'<input[^>]*name="{re.escape(name)}"[^>]*value="([^"]*)"', page)

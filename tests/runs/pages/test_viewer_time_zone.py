@@ -1,4 +1,4 @@
-"""Times as the clock of whoever looks at them shows them."""
+"""Times as the clock of the viewer shows them."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ URL = "https://hooks.example.com/toolflow"
 
 
 def make_stored(run: Run | None = None, **fields: Any) -> WebhookDelivery:
-    """A delivery as it stands in the list."""
+    """A delivery as it is in the list."""
     values = {"event": "run.failed", "url": URL, "host": "hooks.example.com", **fields}
     run = run or make_ended_run()
     return WebhookDelivery.objects.create(run=run, flow_id=run.flow_id, **values)

@@ -51,7 +51,7 @@ def keep(flow: Flow, *, days: int | None = None, outputs_days: int | None = None
 
 
 def ended_before(runs: list[Run], days: int) -> list[Run]:
-    """Those that ended more than so many days before ``NOW``."""
+    """Those that ended more than this number of days before ``NOW``."""
     return [run for run in runs if run.ended_at and run.ended_at < NOW - timedelta(days=days)]
 
 

@@ -1,4 +1,4 @@
-"""What others are told of a run that loses its outputs, or goes, while the message is on its way."""
+"""What receivers are sent of a run that loses its outputs, or goes, while the message is on its way."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_run_goes_also_if_a_try_begins_just_then() -> None:
             return bool(cursor.fetchone()[0])
 
     with transaction.atomic():
-        # As whoever sends does it: the delivery is held while the try is added.
+        # As the sender does it: the delivery is held while the try is added.
         assert WebhookDelivery.objects.select_for_update().get() == delivery
         thread = threading.Thread(target=purge_meanwhile)
         thread.start()

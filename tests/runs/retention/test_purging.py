@@ -158,7 +158,7 @@ class TestOutputs:
         purge_flows_of(runs)
         assert not Run.objects.exists()
 
-    def test_pages_and_api_say_so_and_run_it_again_for_nobody(self, admin_client: Client) -> None:
+    def test_pages_and_api_say_so_and_run_it_again_for_no_user(self, admin_client: Client) -> None:
         run = store_aged_runs(8)[0]
         purge_flows_of([run], Part.OUTPUTS)
         other = Run.objects.filter(flow=run.flow).exclude(pk=run.pk)[0]

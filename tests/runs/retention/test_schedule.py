@@ -68,7 +68,7 @@ class TestSchedule:
 
 
 def make_sessions(*seconds: int) -> None:
-    """Sessions that expire in so many seconds."""
+    """Sessions that expire in this number of seconds."""
     user = User.objects.create_user("ann")
     for length in seconds:
         store: SessionStore = import_string(f"{site_settings.SESSION_ENGINE}.SessionStore")()

@@ -121,10 +121,10 @@ def test_a_run_is_one_trace_of_its_steps_and_their_attempts(provider: ModelServe
     assert root.start_time_unix_nano <= first_step.start_time_unix_nano == calls[0].start_time_unix_nano
     assert calls[-1].end_time_unix_nano == second_step.end_time_unix_nano
     assert root.status.code == Status.STATUS_CODE_OK
-    told = read_attributes(root.attributes)
-    assert told["toolflow.run"] == run.pk
-    assert told["gen_ai.workflow.name"] == run.flow.name
-    assert told["toolflow.run.status"] == "succeeded"
+    reported = read_attributes(root.attributes)
+    assert reported["toolflow.run"] == run.pk
+    assert reported["gen_ai.workflow.name"] == run.flow.name
+    assert reported["toolflow.run.status"] == "succeeded"
     assert collector.resources[0]["service.name"] == "toolflow"
     (event,) = calls[0].events
     assert (event.name, read_attributes(event.attributes)) == ("toolflow.issues", {"toolflow.issues.critical": 1})
@@ -139,31 +139,31 @@ def test_an_attempt_tells_in_the_words_of_the_conventions_what_was_asked_and_use
     run = make_run(version)
     run_to_its_end(run)
     (call,) = collector.find("chat gpt-4.1")
-    told = read_attributes(call.attributes)
+    reported = read_attributes(call.attributes)
     usage = run.steps.get().attempts.get().usage
-    assert {name: value for name, value in told.items() if not name.startswith("toolflow.")} == {
+    assert {name: value for name, value in reported.items() if not name.startswith("toolflow.")} == {
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": "openai",
         "gen_ai.output.type": "json",
         "gen_ai.request.model": "gpt-4.1",
         "gen_ai.request.temperature": 0.3,
         "gen_ai.request.max_tokens": 500,
-        "gen_ai.response.model": told["gen_ai.response.model"],
-        "gen_ai.response.id": told["gen_ai.response.id"],
+        "gen_ai.response.model": reported["gen_ai.response.model"],
+        "gen_ai.response.id": reported["gen_ai.response.id"],
         "gen_ai.response.finish_reasons": ["stop"],
         "gen_ai.usage.input_tokens": usage.prompt,
         "gen_ai.usage.output_tokens": usage.completion,
         "gen_ai.usage.cache_read.input_tokens": usage.cached,
         "gen_ai.usage.reasoning.output_tokens": usage.reasoning,
         "server.address": "127.0.0.1",
-        "server.port": told["server.port"],
+        "server.port": reported["server.port"],
     }
     assert usage.prompt > 0
-    assert told["toolflow.attempt.outcome"] == "passed"
+    assert reported["toolflow.attempt.outcome"] == "passed"
 
 
 @pytest.mark.parametrize("with_content", [False, True])
-def test_what_was_said_is_told_only_to_who_asks_for_it(
+def test_what_was_said_is_reported_only_to_who_asks_for_it(
     provider: ModelServer, collector: Collector, settings: Any, with_content: bool
 ) -> None:
     settings.TOOLFLOW_TRACE_CONTENT = with_content
@@ -240,8 +240,8 @@ def test_a_span_in_the_callers_trace_links_to_those_of_all_runs_that_it_started(
     (span,) = collector.spans
     assert (span.trace_id.hex(), span.parent_span_id.hex()) == (TRACE, SPAN)
     assert span.name == "POST /api/v1/runs/bulk" and 0 < span.start_time_unix_nano <= span.end_time_unix_nano
-    told = {attribute.key: attribute.value for attribute in span.attributes}
-    assert told["toolflow.request_id"].string_value == "from-the-caller"
+    reported = {attribute.key: attribute.value for attribute in span.attributes}
+    assert reported["toolflow.request_id"].string_value == "from-the-caller"
 
 
 @pytest.mark.parametrize(

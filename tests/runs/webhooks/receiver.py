@@ -1,4 +1,4 @@
-"""Somebody's server that receives webhooks: real HTTP on loopback, with signatures checked by their own library."""
+"""A user's server that receives webhooks: real HTTP on loopback, with signatures checked by their own library."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Received:
     body: bytes
 
     def verify(self, secret: str | None = None) -> Any:
-        """The message in it, if it is signed as the library wants it; in nobody's name unless there is a ``secret``."""
+        """The message in it, if it is signed as the library wants it; unchecked without a ``secret``."""
         return Webhook(secret or derive_secret(fetch_installation_secret())).verify(self.body, self.headers)
 
     def is_signed_with(self, secret: str) -> bool:
-        """Whether somebody who knows that secret believes it."""
+        """Whether a receiver with that secret accepts it."""
         try:
             return bool(self.verify(secret))
         except WebhookVerificationError:

@@ -94,7 +94,7 @@ class TestWhatArrives:
 
 
 class TestRetries:
-    def test_it_is_tried_under_the_same_id_until_somebody_takes_it(self, receiver: Receiver) -> None:
+    def test_it_is_tried_under_the_same_id_until_a_receiver_takes_it(self, receiver: Receiver) -> None:
         receiver.reply(500, 404, 200)
         delivery = make_delivery(receiver.url())
         send_due()

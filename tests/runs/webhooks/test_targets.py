@@ -288,7 +288,7 @@ class TestWhatGoesWrong:
         assert "within 0.2 seconds" in answer.problem
 
     @pytest.mark.skipif(shutil.which("openssl") is None, reason="Certificates are made with openssl.")
-    def test_its_certificate_is_known_to_nobody(self, tmp_path: Path) -> None:
+    def test_its_certificate_has_no_known_issuer(self, tmp_path: Path) -> None:
         key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
         making = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=127.0.0.1", "-days", "1"]
         names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]

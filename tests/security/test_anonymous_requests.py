@@ -95,14 +95,14 @@ def test_such_a_cookie_is_good_for_ten_minutes_and_for_this_alone(provider: Fake
     assert "Sign-in failed" in read_refusal(client, client.get(provider.sign_in(again["Location"])))
 
 
-def test_nobody_signs_in_by_a_cookie_that_was_signed_for_something_else() -> None:
+def test_no_user_signs_in_by_a_cookie_that_was_signed_for_something_else() -> None:
     ada = User.objects.create_superuser("ada")
-    client, stranger = Client(), Client()
+    client, visitor = Client(), Client()
     client.force_login(ada)
     inside = dict(client.session)
     for salt in ("django.core.signing", "django.contrib.sessions.backends.signed_cookies"):
-        stranger.cookies[COOKIE] = signing.dumps(inside, salt=salt)
-        assert stranger.get("/account/").status_code == 302
+        visitor.cookies[COOKIE] = signing.dumps(inside, salt=salt)
+        assert visitor.get("/account/").status_code == 302
     # What holds an account is in a row, and its key tells nothing.
     session = SessionStore()
     session.update(inside)
@@ -114,8 +114,8 @@ def test_nobody_signs_in_by_a_cookie_that_was_signed_for_something_else() -> Non
 # On the way to a provider of OpenID Connect and back
 
 
-class Stranger:
-    """Somebody who keeps the cookie of one way to the provider, and comes back with it again and again."""
+class Visitor:
+    """A user who keeps the cookie of one way to the provider, and comes back with it again and again."""
 
     def __init__(self, provider: FakeProvider, address: str = "192.0.2.7") -> None:
         client = Client()
@@ -141,30 +141,30 @@ def count_failures() -> int:
 
 
 def test_failures_of_an_address_are_bounded_and_fill_no_trail(provider: FakeProvider, low_limit: None) -> None:
-    stranger = Stranger(provider)
-    answers = [stranger.come_back(f"guess-{number}") for number in range(60)]
+    visitor = Visitor(provider)
+    answers = [visitor.come_back(f"guess-{number}") for number in range(60)]
     assert [answer.status_code for answer in answers] == [302] * 19 + [429] * 41
     assert count_failures() == provider.asked.count("/token") == 20
-    told = read_words(answers[-1].content.decode())
-    assert "Try again in 15 minutes" in told
+    reported = read_words(answers[-1].content.decode())
+    assert "Try again in 15 minutes" in reported
     assert answers[-1]["Retry-After"] == str(15 * 60)
 
 
-def test_ways_that_are_begun_anew_each_time_are_bounded_for_each_network(
+def test_ways_that_are_begun_again_each_time_are_bounded_for_each_network(
     provider: FakeProvider, low_limit: None
 ) -> None:
     for number in range(30):
-        Stranger(provider, f"2001:db8:1:2::{number:x}").come_back("guess")
+        Visitor(provider, f"2001:db8:1:2::{number:x}").come_back("guess")
     assert provider.asked.count("/token") == count_failures() == 20
     assert str(AccessAttempt.objects.values_list("get_data", flat=True)).count("guess") == 0
     # Their neighbours sign in.
-    assert Stranger(provider, "2001:db8:1:3::1").come_back()["Location"] == "/"
+    assert Visitor(provider, "2001:db8:1:3::1").come_back()["Location"] == "/"
 
 
-def test_however_many_fail_elsewhere_nobody_else_is_kept_out(provider: FakeProvider, low_limit: None) -> None:
+def test_however_many_fail_elsewhere_no_other_user_is_kept_out(provider: FakeProvider, low_limit: None) -> None:
     for number in range(50):
-        Stranger(provider, f"192.0.2.{number}").come_back("guess")
-    assert Stranger(provider, "198.51.100.1").come_back()["Location"] == "/"
+        Visitor(provider, f"192.0.2.{number}").come_back("guess")
+    assert Visitor(provider, "198.51.100.1").come_back()["Location"] == "/"
     User.objects.create_user("ada", password="correct horse")
     page = {"username": "ada", "password": "correct horse"}
     assert Client(REMOTE_ADDR="198.51.100.1").post("/accounts/login/", page).status_code == 302
@@ -176,13 +176,13 @@ def test_whoever_guessed_passwords_too_often_does_not_go_on_by_the_provider(
     for number in range(20):
         page = {"username": f"somebody-{number}", "password": "x"}
         Client(REMOTE_ADDR="192.0.2.7").post("/accounts/login/", page)
-    assert Stranger(provider).come_back().status_code == 429
+    assert Visitor(provider).come_back().status_code == 429
     assert "/token" not in provider.asked
 
 
 def test_a_way_back_leads_in_once(provider: FakeProvider) -> None:
-    stranger = Stranger(provider)
-    assert [stranger.come_back()["Location"] for _ in range(2)] == ["/", "/accounts/login/"]
+    visitor = Visitor(provider)
+    assert [visitor.come_back()["Location"] for _ in range(2)] == ["/", "/accounts/login/"]
 
 
 def test_a_provider_describes_itself_once_an_hour_and_is_said_to_be_away_if_it_does_not(provider: FakeProvider) -> None:
