@@ -14,8 +14,8 @@ from django.core.management import execute_from_command_line
 from django.db import DatabaseError, OperationalError, connections
 
 from runs.audit_log.actor import act_as_command
-from runs.management.terminal import find_remedy
 from toolflow_site.environment import read_text
+from toolflow_site.errors import find_remedy
 from toolflow_site.production import find_static_problem
 
 _NO_SUCH_TABLE = "42P01"

@@ -1,10 +1,12 @@
-"""What is answered, and logged, where a request is refused."""
+"""What is answered, and logged, where a request is refused or a disk is full."""
 
 from __future__ import annotations
 
+import errno
 import logging
 import sys
 from http import HTTPStatus
+from pathlib import Path
 
 from django.conf import settings
 from django.core.exceptions import (
@@ -17,10 +19,11 @@ from django.db import DatabaseError, InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 
-from runs.management.terminal import find_remedy
-
 _ADMIN_ACTIONS = {"add": "add", "delete": "delete", "password_change": "change"}
 """What the admin's own views need; all others need to view, and to change what they were sent."""
+_FULL = ("database or disk is full", "disk I/O error", errno.ENOSPC, errno.EDQUOT)
+"""What SQLite says, and the error numbers of the system."""
+_READ_ONLY = ("unable to open database file", "attempt to write a readonly database", errno.EROFS, errno.EACCES)
 
 
 def build_error_page(status: HTTPStatus, text: str = "", *, is_of_form: bool = False) -> HttpResponse:
@@ -120,3 +123,18 @@ class BriefRefusals(logging.Filter):
         if remedy or (isinstance(status, int) and HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR):
             record.exc_info = record.exc_text = None
         return True
+
+
+def find_remedy(error: BaseException | None) -> str:
+    """What the operator has to do about an error, in one sentence; empty where it is none of storage."""
+    if isinstance(error, OSError):
+        what: object = error.errno
+        folder = Path(error.filename).parent if error.filename else settings.TOOLFLOW_DATA_DIR
+    else:
+        what = str(error)
+        folder = Path(settings.DATABASES["default"]["NAME"]).parent
+    if what in _FULL:
+        return f"Check the free space of the disk that holds {folder}."
+    if what in _READ_ONLY:
+        return f"The folder {folder} must exist, and this user must be able to write to it and to the files in it."
+    return ""

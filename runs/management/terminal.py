@@ -1,13 +1,11 @@
-"""What commands share: progress, tables, lines for the operator, and what to do where a disk is full or read-only."""
+"""What commands share: progress, tables, and lines for the operator."""
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from django.conf import settings
 from django.core.management.base import BaseCommand
@@ -16,10 +14,6 @@ logger = logging.getLogger(__name__)
 
 PROGRESS_INTERVAL = 2.0
 """Seconds between two lines on progress."""
-
-_FULL = ("database or disk is full", "disk I/O error", errno.ENOSPC, errno.EDQUOT)
-"""What SQLite says, and the error numbers of the system."""
-_READ_ONLY = ("unable to open database file", "attempt to write a readonly database", errno.EROFS, errno.EACCES)
 
 
 class Progress:
@@ -52,18 +46,3 @@ def announce(command: BaseCommand, line: str) -> None:
     with contextlib.suppress(OSError):
         command.stdout.write(line)
         command.stdout.flush()
-
-
-def find_remedy(error: BaseException | None) -> str:
-    """What the operator has to do about an error, in one sentence; empty where it is none of storage."""
-    if isinstance(error, OSError):
-        what: object = error.errno
-        folder = Path(error.filename).parent if error.filename else settings.TOOLFLOW_DATA_DIR
-    else:
-        what = str(error)
-        folder = Path(settings.DATABASES["default"]["NAME"]).parent
-    if what in _FULL:
-        return f"Check the free space of the disk that holds {folder}."
-    if what in _READ_ONLY:
-        return f"The folder {folder} must exist, and this user must be able to write to it and to the files in it."
-    return ""
