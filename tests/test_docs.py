@@ -121,15 +121,17 @@ def test_every_page_is_in_the_index() -> None:
     assert all(f"({page.name})" in index for page in (ROOT / "docs").glob("*.md") if page.name != "index.md")
 
 
-def test_the_architecture_names_each_file_of_the_engine_and_none_that_is_not_there() -> None:
+def test_the_architecture_names_each_file_of_the_engine_and_none_that_does_not_exist() -> None:
     named = {}
-    for side in ("engine", "execution side"):
+    for side in ("engine", "execution side", "history side", "pages"):
         section = read_page("docs/architecture.md").partition(f"## The {side}, file by file")[2].partition("\n## ")[0]
-        named[side] = set(re.findall(r"`([a-z_/]+\.py)`", section))
+        named[side] = set(re.findall(r"`([a-z_/]+\.(?:py|html|js))`", section))
     engine = (ROOT / "flows/engine").rglob("*.py")
     assert named["engine"] == {path.name for path in engine if not path.name.startswith("__")}
-    known = [f"/{path.relative_to(ROOT / 'runs').as_posix()}" for path in (ROOT / "runs").rglob("*.py")]
-    assert [name for name in named["execution side"] if not any(path.endswith(f"/{name}") for path in known)] == []
+    places = ("runs/**/*.py", "flows/admin/*.py", "templates/runs/*.html", "static/toolflow/js/*.js")
+    known = [path.as_posix() for place in places for path in ROOT.glob(place)]
+    others = named["execution side"] | named["history side"] | named["pages"]
+    assert [name for name in others if not any(path.endswith(f"/{name}") for path in known)] == []
 
 
 # Tables and numbers
