@@ -33,7 +33,7 @@ MARGIN = 14
 """Below what a picture ends with: less than to what follows on the page."""
 BAR = 130
 """Room for the bar with buttons that sticks to the end of the window."""
-RUN_PATIENCE = 60_000
+RUN_TIMEOUT = 60_000
 """Milliseconds that a run may take."""
 
 PROVIDER = {"TOOLFLOW_PROVIDER": "openai", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
@@ -105,7 +105,7 @@ def start_run(page: Page, flow: str) -> str:
 def follow_run(page: Page, address: str) -> None:
     """Watch a run until all its steps have passed."""
     page.goto(address)
-    expect(page.locator(".verdict", has_text="passed")).to_be_visible(timeout=RUN_PATIENCE)
+    expect(page.locator(".verdict", has_text="passed")).to_be_visible(timeout=RUN_TIMEOUT)
 
 
 def show_run(page: Page, address: str) -> None:
@@ -121,7 +121,7 @@ def fail_without_retries(page: Page) -> str:
     page.get_by_role("button", name="Save and make live").click()
     expect(page.locator(".messages")).to_contain_text("which is live")
     address = start_run(page, "colour-theme")
-    expect(page.locator("#run-head").get_by_text("Failed", exact=True)).to_be_visible(timeout=RUN_PATIENCE)
+    expect(page.locator("#run-head").get_by_text("Failed", exact=True)).to_be_visible(timeout=RUN_TIMEOUT)
     return address
 
 
@@ -193,7 +193,7 @@ def take_screenshots(browser: Browser, address: str, password: str) -> None:
     page.goto(start_run(page, "support-ticket-triage") + "cancel/")
     page.get_by_role("button", name="Cancel run").click()
     start_run(page, "colour-theme")
-    expect(page.locator("#s2a1")).to_be_visible(timeout=RUN_PATIENCE)
+    expect(page.locator("#s2a1")).to_be_visible(timeout=RUN_TIMEOUT)
     page.goto("/runs/")
     save_picture(page, "runs", through=".table-box")
     show_flow(page, "Support ticket triage")

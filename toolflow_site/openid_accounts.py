@@ -47,7 +47,7 @@ def let_in(claims: Mapping[str, Any]) -> User:
     found = _fetch_by_address(email, issuer) if user is None else None
     account = user or found
     if account is not None and account.is_superuser:
-        # An administrator of the provider must not become one here.
+        # An administrator of the provider must not become a superuser here.
         raise NotLetInError("Superusers sign in with their password.")
     if settings.TOOLFLOW_OIDC_GROUPS and not groups:
         # Only the provider can have given anything to an account without a password.

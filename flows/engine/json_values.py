@@ -25,7 +25,7 @@ MAX_DEPTH = 100
 """How many levels of objects and lists a value may have."""
 
 MAX_VALUES = 1_000_000
-"""How many values a value may hold that must be copied, each counted wherever it is."""
+"""How many values a value may hold that must be copied, each counted wherever it occurs."""
 
 MAX_PROBLEMS = 100
 """Places of one value that are listed as impossible to store."""

@@ -27,7 +27,7 @@ _MACHINE = ("Lang", "Package-Version", "OS", "Arch", "Runtime", "Runtime-Version
 _LEFT_OUT = {f"X-Stainless-{name}": Omit() for name in (*_MACHINE, "Retry-Count", "Read-Timeout")}
 """What the ``openai`` client sends about itself and this machine. No provider needs it, and it takes time."""
 _MAX_PAGE_BYTES = 16_000
-"""Bytes that are read of an answer that is not JSON."""
+"""Bytes that are decoded of an answer that is not JSON."""
 
 ASGIApp = Callable[[Any, Any, Any], Awaitable[None]]
 

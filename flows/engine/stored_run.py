@@ -87,7 +87,7 @@ class StoredRun:
     ) -> tuple[Attempt, Mapping[str, Sequence[Issue]]]:
         """The next attempt of step ``index`` of ``spec``: what it brought, judged again; computed where it is local.
 
-        Beside it are the issues that each audit raised. Those of audits that are ``known`` are left out. Raises
+        Beside it are the issues that each audit raised. Audits whose issues are ``known`` are not run again. Raises
         ``ExpressionError`` if a local step has no input.
         """
         step, number = spec.step(index), len(history.attempts(index)) + 1

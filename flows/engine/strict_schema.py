@@ -182,7 +182,7 @@ def _check_limits(schema: dict[str, Any]) -> Found:
 def _find_too_deep(
     node: Any, root: dict[str, Any], path: Path, level: int, refs: frozenset[str], followed: dict[str, int]
 ) -> Path | None:
-    """Where objects are first nested more than ``MAX_NESTING`` levels; recursion counts once.
+    """Where objects are first nested more than ``MAX_NESTING`` levels deep; recursion counts once.
 
     ``followed`` holds the level from which on a reference was followed already.
     """

@@ -29,7 +29,7 @@ _MAX_ISSUES = 50
 def schema_of_type(model: type[BaseModel]) -> dict[str, Any]:
     """The strict schema that a language model has to fill to produce ``model``.
 
-    A field with a default is required, too, and null only where the field allows it. Raises ``SpecError``
+    A field with a default is still required, and null only where the field allows it. Raises ``SpecError``
     for a type that strict mode can't express, such as one with a ``dict[str, int]``, and for a union of models that
     contain each other without a discriminator.
     """

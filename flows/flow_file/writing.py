@@ -63,7 +63,7 @@ class _Dumper(yaml.SafeDumper):
     """PyYAML's dumper with text in literal blocks, short lists on one line, and no references."""
 
     def ignore_aliases(self, data: Any) -> bool:
-        """Write a value wherever it is, also if the same object is elsewhere."""
+        """Write a value in each place, also if the same object occurs elsewhere."""
         return True
 
     def represent_sequence(self, tag: str, sequence: Any, flow_style: bool | None = None) -> yaml.SequenceNode:

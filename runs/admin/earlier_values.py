@@ -104,7 +104,7 @@ def _describe_run(run: Run) -> str:
 def list_variables(run: Run, names: Sequence[str], step: int, field: str, rule: str) -> list[dict[str, Any]]:
     """The variables of ``field`` of a step, from 1, of an editor's page: each with its ``name``, ``note`` and ``tree``.
 
-    ``names`` are those of the page's steps; ``rule`` is that of the audit, for ``item``. A note is where there is
+    ``names`` are those of the page's steps; ``rule`` is that of the audit, for ``item``. There is a note where there is
     no value, or where it is not quite what the variable held.
     """
     history = _load_history(run, names, step)

@@ -1,4 +1,4 @@
-"""The audit log: actions of users, with time and address."""
+"""The audit log: each action with its actor, time and address."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class WithoutAudit:
     unpassed: int = 0
     """Of these, runs in which no attempt of the step passed."""
     freed: int = 0
-    """Of those, runs that would not fail nonetheless."""
+    """Of those, runs that would then no longer fail."""
     retries_saved: int = 0
     saved: TokenUsage = NO_USAGE
 

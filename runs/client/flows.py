@@ -94,7 +94,7 @@ def push_flows(
 ) -> None:
     """Store flow files as new versions. A file that says the same as the latest version changes nothing.
 
-    With --json there is what the API says of each file; mistakes are on standard error.
+    With --json there is what the API says of each file; mistakes go to standard error.
     """
     server = options.connect(context)
     contents = {path: path.read_bytes() for path in files}

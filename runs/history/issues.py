@@ -210,7 +210,7 @@ class StepIssues:
                 yield sighting.finding.issue.position, self._describe(sighting)
 
     def list_fixed(self, number: int) -> dict[str, Any] | None:
-        """What attempt ``number`` fixed, each where it was last found: the most severe ones; None if nothing."""
+        """What attempt ``number`` fixed, each where last found: the ``MAX_LINKS`` most severe; None if nothing."""
         fixed = self.fixed.get(number, ())
         if not fixed:
             return None

@@ -26,7 +26,7 @@ MAX_LINE_MARKS = 9
 
 _MAX_NOTE = 120
 _MAX_BESIDE = 60
-"""Characters of a value beside the one before it."""
+"""Characters of a value that is shown beside its earlier one; longer ones get a line each."""
 _INDENT = 2
 _MAX_FOLD_DEPTH = 10
 """Objects and lists deeper than this are not folded: a browser gives up on elements nested by the hundred."""

@@ -206,7 +206,7 @@ def _fold(lines: Sequence[Line]) -> Iterator[dict[str, Any]]:
 
 
 def _cut(blocks: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The first of these blocks, up to those that are shown."""
+    """The first of these blocks, up to ``MAX_SHOWN_LINES``."""
     remaining = MAX_SHOWN_LINES
     for block in blocks:
         if remaining <= 0:

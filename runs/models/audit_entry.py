@@ -1,4 +1,4 @@
-"""The audit log: actions of users, with time and address. Entries are added and never changed.
+"""The audit log: each action with its actor, time and address. Entries are added and never changed.
 
 A trigger in the database refuses what goes past this model: see ADR 0016.
 """

@@ -164,7 +164,7 @@ class BulkAction(LongWork):
 
 class BacktestQuerySet(LongWorkQuerySet["Backtest"]):
     def predicting(self) -> Self:
-        """Finished ones of what a version is, over runs of its flow that no other filter chose."""
+        """Finished ones of a definition that is a version now, over runs of its flow that no other filter chose."""
         published = FlowVersion.objects.filter(flow=OuterRef("flow"), digest=OuterRef("digest"))
         # Judged by itself, a version says nothing of what it would change.
         itself = published.filter(number=OuterRef("base_version"))

@@ -134,7 +134,7 @@ class WebhookDeliveryQuerySet(models.QuerySet["WebhookDelivery"]):
 class WebhookDelivery(models.Model):
     """One event of a run, or a test, for one address. Without an endpoint it is the run's own, or one that was deleted.
 
-    ``try_count`` counts tries as they begin. ``sending_until`` is the lease of the sender of one: when a sender dies it
+    ``try_count`` counts tries as they begin. ``sending_until`` is the lease of a try: when its sender dies it
     runs out, and the delivery is due again.
     """
 

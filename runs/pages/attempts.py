@@ -346,7 +346,7 @@ def _view_output(row: models.Attempt, marks: Sequence[Mark], *, prefix: str, **w
 
 
 def quote_value(output: Any, path: str | None) -> tuple[bool, str]:
-    """Whether nothing is at a path of an output, and what is, cut where it is long; empty for lists and maps."""
+    """Whether a path leads to nothing in an output, else its value, cut if long; empty for lists and maps."""
     if not path or output is None:
         return False, ""
     try:

@@ -118,7 +118,7 @@ def _load_sides(run: Run, letter: str, spec: FlowSpec | None) -> dict[int, Side]
 def _pair_steps(
     old: Run, new: Run, old_spec: FlowSpec | None, new_spec: FlowSpec | None
 ) -> Iterator[tuple[int | None, int | None]]:
-    """The numbers of each step in both runs: in the order of the new one, and where they were those that it lacks."""
+    """The numbers of each step in both runs, in the order of the new one; steps that it lacks keep their place."""
     old_indices, new_indices = (range(1, run.step_count + 1) for run in (old, new))
     if old_spec is not None and new_spec is not None:
         partners = {before + 1: after + 1 for before, after in pair_steps(old_spec.steps, new_spec.steps).items()}

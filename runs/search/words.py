@@ -2,7 +2,7 @@
 
     tea leaves        runs with both words
     "tea leaves"      both words, one after the other, in one text
-    INV-2026-0042     the same: what is together is found together
+    INV-2026-0042     the same: what is written together is found together
     order*            words that begin so
     -draft            runs without that word
 
@@ -37,7 +37,7 @@ _TERM = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """Words that are one after the other in one text; the last one may go on if it is a prefix."""
+    """Words that follow each other in one text; the last one may go on if it is a prefix."""
 
     words: tuple[str, ...]
     is_prefix: bool = False
@@ -67,7 +67,7 @@ def split_words(text: str) -> list[str]:
 
 
 def find_words(text: str) -> Iterator[tuple[str, int, int]]:
-    """The words of a text, and from where to where each is."""
+    """The words of a text, each with its start and end."""
     characters = [fold_text(character) for character in text]
     # A ligature folds to several characters, a combining mark to none.
     places = [place for place, folded in enumerate(characters) for _ in folded] + [len(text)]

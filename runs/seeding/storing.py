@@ -43,7 +43,7 @@ MIN_COURSES, RUNS_PER_COURSE = 6, 60
 BATCH_SIZE = 500
 """Runs stored in one transaction."""
 RARE = 1_000
-"""One run of this number holds the word “rarity”."""
+"""One run in this many holds the word “rarity”."""
 LABELS = ("nightly", "pilot", "release-check")
 WORDS = (
     "amber", "birch", "cedar", "dune", "ember", "fjord", "grove", "harbour", "iris", "juniper", "meadow", "quartz",
@@ -97,7 +97,7 @@ def seed_history(
     """Store ``runs`` ended runs, about four attempts each, that were created in the ``days`` before ``until``.
 
     ``planted`` runs more are of the flow with known truths. With ``is_simulated`` all are simulated. ``report`` gets
-    after each batch what was done, and for how many runs. Raises ``SampleError`` where a flow that isn't a sample
+    after each batch what was done, and the number of runs so far. Raises ``SampleError`` where a flow that isn't a sample
     has the name of one.
     """
     length = timedelta(days=days)

@@ -108,13 +108,13 @@ def test_the_command_works_as_the_guide_says(surroundings: dict[str, str], tmp_p
 
 
 def test_the_guide_has_all_commands_of_toolflow() -> None:
-    reported = set(
+    documented = set(
         re.findall(r"`([a-z -]+)`", " ".join(row[0] for row in read_table(GUIDE, "## The command `toolflow`")))
     )
     groups = {str(group.name): group.typer_instance for group in app.registered_groups}
     own = {str(command.name) for command in app.registered_commands}
     below = {f"{name} {command.name}" for name, group in groups.items() for command in group.registered_commands}  # type: ignore[union-attr]  # each has one
-    assert reported == own | below
+    assert documented == own | below
 
 
 @pytest.mark.nightly

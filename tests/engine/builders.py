@@ -88,7 +88,7 @@ def seconds(count: float) -> timedelta:
 
 
 class FakeClock:
-    """A clock that moves only when a caller sleeps, at once."""
+    """A clock that moves by ``advance``, and at once when a caller sleeps."""
 
     def __init__(self, now: datetime = NOON) -> None:
         self._now = now

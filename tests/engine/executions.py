@@ -1,4 +1,4 @@
-"""Executions whose parts are all in memory, with a clock that moves only by hand; and a request as they send it."""
+"""Executions whose parts are all in memory, with a clock that moves only by sleeping or by hand; and a request as they send it."""
 
 from __future__ import annotations
 

@@ -99,9 +99,9 @@ class TestWaiting:
         assert end.finish is not None and end.finish.status is EndStatus.SUCCEEDED
 
     async def test_a_run_that_has_to_stop_meanwhile_gives_its_permit_back_unused(self) -> None:
-        reported: list[bool] = []
-        gate, app, recorder = Gate(None, during=lambda: reported.append(True)), simulate(**APP), MemoryRecorder()
-        end = await execute(FLOW, app, gate=gate, recorder=recorder, should_stop=lambda: bool(reported))
+        stopped: list[bool] = []
+        gate, app, recorder = Gate(None, during=lambda: stopped.append(True)), simulate(**APP), MemoryRecorder()
+        end = await execute(FLOW, app, gate=gate, recorder=recorder, should_stop=lambda: bool(stopped))
         assert (end.finish, end.resume_at, app.call_count) == (None, None, 0)
         assert (gate.inside, gate.left, recorder.records) == (0, [NO_USAGE], [])
 
@@ -110,9 +110,9 @@ class TestWaiting:
         gate = Gate(None, during=lambda: clock.advance(60))
         end = await execute(FLOW, gate=gate, clock=clock, deadline=NOON + seconds(30))
         assert end.finish is not None and end.finish.reason is EndReason.DEADLINE_EXCEEDED
-        reported: list[bool] = []
-        other = Gate(None, during=lambda: reported.append(True))
-        end = await execute(FLOW, gate=other, before_call=lambda: USED_UP if reported else None)
+        waited: list[bool] = []
+        other = Gate(None, during=lambda: waited.append(True))
+        end = await execute(FLOW, gate=other, before_call=lambda: USED_UP if waited else None)
         assert end.finish == USED_UP
         assert gate.left == other.left == [NO_USAGE]
 

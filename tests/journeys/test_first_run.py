@@ -56,8 +56,8 @@ def test_from_sign_in_to_a_step_that_failed_its_audit_was_told_so_and_passed(
     expect(pane).to_have_attribute("data-entry", "s2a2")
     pane.get_by_text("What the model saw").click()
     expect(pane).to_contain_text("Current step attempts")
-    reported = [call.body["messages"][0]["content"] for call in model_server.app.calls][2]
-    section = reported.split(CURRENT_STEP_HEADING)[1]
+    message = [call.body["messages"][0]["content"] for call in model_server.app.calls][2]
+    section = message.split(CURRENT_STEP_HEADING)[1]
     assert "### Attempt 1" in section
     assert '"accent":"#C8763"' in section
     assert "which is no colour" in section

@@ -69,7 +69,7 @@ def test_a_host_that_is_not_ours_is_refused(olga: User, client: Client, host: st
         assert "evil" not in answer.content.decode()
 
 
-def test_what_a_proxy_is_said_to_have_said_is_believed_of_no_user(olga: User, client: Client) -> None:
+def test_what_a_proxy_is_said_to_have_said_is_believed_of_no_client(olga: User, client: Client) -> None:
     page = client.get("/account/", headers={"X-Forwarded-Host": "evil.example", "X-Original-URL": "/admin/"})
     assert page.status_code == 200 and "evil" not in page.content.decode()
     client.logout()

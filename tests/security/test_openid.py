@@ -132,7 +132,7 @@ def test_others_read_why_they_are_not_let_in(
     assert [(one.username, one.failures_since_start) for one in AccessAttempt.objects.all()] == [(BY_PROVIDER, 1)]
 
 
-def test_claims_that_are_no_object_and_a_token_that_another_user_signed_let_no_user_in(provider: FakeProvider) -> None:
+def test_claims_that_are_no_object_and_a_token_signed_with_another_key_let_no_user_in(provider: FakeProvider) -> None:
     known = provider.claims
     for claims in ([], "olga", None, [{"sub": "1"}]):
         provider.claims = claims  # type: ignore[assignment]  # what no provider should say

@@ -32,7 +32,7 @@ NAMES = ("base_url", "api_base", "url", "endpoint", "host", "proxy", "organizati
 
 @pytest.fixture
 def trap() -> Iterator[Receiver]:
-    """A user's server that must hear nothing."""
+    """A server that must receive nothing."""
     found = Receiver()
     yield found
     found.stop()

@@ -51,7 +51,7 @@ def use_token(token: str) -> int:
     return Client(headers={"Authorization": f"Bearer {token}"}).get("/api/v1/runs").status_code
 
 
-def list_reported(count: int) -> list[str]:
+def list_actions(count: int) -> list[str]:
     return [entry.action for entry in AuditEntry.objects.order_by("-pk")[:count]]
 
 
@@ -77,7 +77,7 @@ def test_sessions_are_listed_and_ended_one_by_one_and_all_at_once(olga: User) ->
     assert list_statuses(others) == [200, 302, 200]
     mine.post("/account/sessions/end/")
     assert list_statuses([mine, *others]) == [200, 302, 302, 302]
-    assert list_reported(2) == ["sessions_ended", "sessions_ended"]
+    assert list_actions(2) == ["sessions_ended", "sessions_ended"]
 
 
 def test_an_administrator_ends_all_sessions_of_an_account_but_not_those_of_a_superuser(olga: User) -> None:
@@ -119,7 +119,7 @@ def test_a_new_password_signs_out_everywhere_else_and_leaves_tokens_unless_asked
     assert use_token(token) == 200
     change(client, old=NEW, new=RIGHT, tokens="on")
     assert use_token(token) == 401
-    assert list_reported(3) == ["token_revoked", "password_changed", "password_changed"]
+    assert list_actions(3) == ["token_revoked", "password_changed", "password_changed"]
 
 
 @pytest.mark.parametrize("page", FORMS)

@@ -33,7 +33,7 @@ def test_head_answers_what_get_does_without_a_body_and_changes_nothing(
     now = timezone.now()
     monkeypatch.setattr(timezone, "now", lambda: now)
     problems = []
-    # Django's own leads users on who are signed in already, and does so for GET alone.
+    # Django's own redirects users who are signed in already, and does so for GET alone.
     for address in list_rules().keys() - {"admin/login/"}:
         asked = world.fill(address)
         with CaptureQueriesContext(connection) as for_get:

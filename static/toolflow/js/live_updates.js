@@ -35,7 +35,7 @@
 
   document.addEventListener("htmx:afterRequest", (event) => {
     const { requestConfig, xhr } = event.detail;
-    // Of an element that is no longer there it is called twice.
+    // For an element that is no longer there this is called twice.
     if (requestConfig.elt.id !== "live" || !isAsking) return;
     isAsking = false;
     if (xhr.status === 403 || xhr.status === 404) {

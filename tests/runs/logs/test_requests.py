@@ -74,7 +74,7 @@ class TestLines:
         assert "a-secret" not in access.text
 
     @pytest.mark.parametrize(
-        ("reported", "paths"), [("all", ["/healthz", "/nowhere"]), ("without-probes", ["/nowhere"]), ("none", [])]
+        ("setting", "paths"), [("all", ["/healthz", "/nowhere"]), ("without-probes", ["/nowhere"]), ("none", [])]
     )
     def test_probes_and_all_of_them_can_be_left_out(
         self,
@@ -82,10 +82,10 @@ class TestLines:
         access: pytest.LogCaptureFixture,
         settings: Any,
         django_assert_num_queries: Any,
-        reported: str,
+        setting: str,
         paths: list[str],
     ) -> None:
-        settings.TOOLFLOW_ACCESS_LOG = reported
+        settings.TOOLFLOW_ACCESS_LOG = setting
         for path in ("/healthz", "/nowhere"):
             # No user is looked up for a line.
             with django_assert_num_queries(0):

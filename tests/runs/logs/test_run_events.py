@@ -42,7 +42,7 @@ def lines() -> Iterator[Any]:
         logger.setLevel(level)
 
 
-def test_a_run_is_distinguished_from_its_start_to_its_end(provider: ModelServer, lines: Any) -> None:
+def test_a_run_is_logged_from_its_start_to_its_end(provider: ModelServer, lines: Any) -> None:
     script(provider, tool_1=[{"text": 7}, TEA])
     run = make_run()
     drain()

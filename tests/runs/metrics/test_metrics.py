@@ -51,7 +51,7 @@ class TestWhoMayRead:
     @pytest.mark.parametrize(
         "header", ["", "Bearer", f"Token {TOKEN}", f"Bearer {TOKEN}x", "Basic %%%", basic(TOKEN, "")]
     )
-    def test_no_other_user_may(self, client: Client, header: str) -> None:
+    def test_no_other_client_may(self, client: Client, header: str) -> None:
         answer = client.get("/metrics", headers={"Authorization": header})
         assert answer.status_code == 401
         assert "toolflow_" not in answer.content.decode()
@@ -194,7 +194,7 @@ class TestWorkers:
 
 
 def find_free_ports(count: int) -> int:
-    """The first of this number of free ports, one after the other.
+    """The first of ``count`` free ports in a row.
 
     Linux gives none of these to connections, and processes that test beside this one begin to look elsewhere.
     """
@@ -268,11 +268,11 @@ class TestDocuments:
             for heading in ("## Metrics of the installation", "## Metrics of a process")
             for row in read_table("docs/observability.md", heading)
         ]
-        reported = {
+        documented = {
             name.strip("`"): (kind, tuple(sorted(re.findall(r"`([a-z_]+)`", labels))))
             for name, kind, labels, *_ in rows
         }
-        assert reported == list_metrics(client)
+        assert documented == list_metrics(client)
 
     def test_dashboard_and_alerts_ask_metrics_that_there_are_for_labels_that_they_have(self, client: Client) -> None:
         metrics, asked = list_metrics(client), list_expressions()

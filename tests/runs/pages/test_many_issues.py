@@ -110,7 +110,7 @@ def assert_leads_to_its_line(viewer: Client, target: str) -> None:
 class TestLinks:
     """Links to issues beyond the first page of their attempt lead to the page that has them."""
 
-    def test_what_was_sent_fixed_and_hidden_from_the_model(self, viewer: Client) -> None:
+    def test_links_to_issues_sent_to_the_model_fixed_and_hidden_from_it(self, viewer: Client) -> None:
         grave = tuple(make_issue("high", audit="Items", path=f"/items/{place}") for place in range(MAX_LISTED_ISSUES))
         issues = (make_issue("low", audit="Tone"), *grave, make_issue("critical", audit="Tone"))
         spec = make_page_flow(make_step(1, issue_severity_filter="high"))
@@ -120,8 +120,8 @@ class TestLinks:
             targets = list_links(viewer, address, r'<a href="([^"]*#i0)"')
             assert f"{earlier}?issues=2#i0" in targets
             assert_leads_to_its_line(viewer, f"{earlier}?issues=2#i0")
-        reported = list_links(viewer, f"{own}request/", r'<a href="([^"]*#i\d+)"')
-        assert {f"{earlier}#i1", f"{earlier}?issues=2#i200"} <= set(reported)
+        links = list_links(viewer, f"{own}request/", r'<a href="([^"]*#i\d+)"')
+        assert {f"{earlier}#i1", f"{earlier}?issues=2#i200"} <= set(links)
 
     def test_an_issue_is_found_by_its_position(self, admin_client: Client, run: Run) -> None:
         own = attempt_address(run, 1, 1)

@@ -24,7 +24,7 @@ class Received:
     body: bytes
 
     def verify(self, secret: str | None = None) -> Any:
-        """The message in it, if it is signed as the library wants it; unchecked without a ``secret``."""
+        """The message in it, if its signature is valid: by ``secret``, or by the installation's if none is given."""
         return Webhook(secret or derive_secret(fetch_installation_secret())).verify(self.body, self.headers)
 
     def is_signed_with(self, secret: str) -> bool:

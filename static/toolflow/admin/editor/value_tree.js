@@ -87,7 +87,7 @@ window.ToolFlow.makeValueTree = ({ label, choose }) => {
     else unfold(row);
   });
 
-  // `variables` are { name, note, tree }: a note is where there is no value, or beside it.
+  // `variables` are { name, note, tree }: there is a note where there is no value, or beside it.
   function show(variables) {
     const hadFocus = tree.contains(document.activeElement);
     tree.replaceChildren(
