@@ -110,7 +110,7 @@ def fetch_with_status(
 ) -> tuple[list[int], bool]:
     """The matching runs up to number ``newest`` in one of ``statuses``, the newest first, and whether it is complete.
 
-    A list of ``limit`` runs counts as complete.
+    A list of ``limit`` runs counts as complete. After ``windows`` windows the search ends, unless it has found none.
     """
     possible = [status for status in statuses if not filters.statuses or status in filters.statuses]
     if not possible:
@@ -118,7 +118,7 @@ def fetch_with_status(
     wanted = RunFilters(filters.to_query(status=",".join(possible)))
     ids: list[int] = []
     position: Position | None = None
-    while windows is None or windows > 0:
+    while windows is None or windows > 0 or not ids:
         size = _BATCH_SIZE if limit is None else min(_BATCH_SIZE, limit - len(ids))
         found = fetch_matching_runs(wanted, before=position, newest=newest, limit=size)
         ids += found.ids

@@ -119,8 +119,11 @@ def _begin_action(
     if run_ids:
         return dict(server.post("bulk-actions", kind=kind, runs=run_ids, **terms))
     filters = options.apply_view(server, filters)
-    query = {"status": ",".join(STATUSES[kind]), **filters}
-    runs = [run for run in server.iterate("runs", MAX_COUNTED, **query) if run["status"] in STATUSES[kind]]
+    wanted = [one.strip() for one in filters["status"].split(",")] if "status" in filters else STATUSES[kind]
+    # Unknown ones are left to the server, which refuses them.
+    statuses = [one for one in wanted if one not in STATUSES[RERUN if kind == CANCEL else CANCEL]]
+    query = {**filters, "status": ",".join(statuses)}
+    runs = list(server.iterate("runs", MAX_COUNTED, **query)) if statuses else []
     if not runs:
         terminal.print_line("No matching runs.", is_error=True)
         if as_json:

@@ -109,7 +109,9 @@ def wait_for_label(server: Server, label: str, count: int) -> None:
     """Wait until none of the ``count`` runs with this label is queued or running."""
     with server.wait(f"The runs continue; “toolflow cancel --label {label}” cancels them.") as show:
         while left := sum(1 for _ in server.iterate("runs", MAX_COUNTED, label=label, status="queued,running")):
-            show(f"{count - left:,} of {format_count(count, 'run')} have ended", count - left, count)
+            # How many more than are counted is not known.
+            more, total = (" or more", None) if left == MAX_COUNTED else ("", count)
+            show(f"{left:,}{more} of {format_count(count, 'run')} are left", count - left, total)
             time.sleep(POLL_INTERVAL)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from flows.engine.spec import AuditSpec
+from runs.client import bulk
 from runs.models import BulkAction, Run, RunStatus
 from tests.client.conftest import Terminal, answer
 from tests.client.test_runs import build_run, make_local
@@ -74,6 +75,14 @@ def test_up_to_a_number_is_run_again(site: Terminal) -> None:
     done = site.run("rerun", "--status", "failed,queued", "--most", "2", "--json", types="y\n")
     assert (done.status, done.json["done"], "Run again 2 runs (the newest: " in done.err) == (0, 2, True)
     assert Run.objects.filter(pk__gt=newest).count() == 2
+
+
+def test_a_queued_run_is_cancelled_behind_many_that_have_ended(site: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk, "MAX_COUNTED", 2)
+    run = make_run()
+    make_ended(3)
+    assert site.run("cancel", "--status", "failed, queued", "--yes").status == 0
+    assert Run.objects.get(pk=run.pk).status == "cancelled"
 
 
 @pytest.mark.parametrize("call", ["cancel --status failed", "cancel --all", "rerun --label nosuch"])

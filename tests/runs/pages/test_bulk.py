@@ -10,6 +10,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
+from runs import paging
 from runs.bulk_actions import requests, work
 from runs.models import BulkAction, BulkKind, Run, RunStatus, WorkState
 from tests.engine.builders import NOON, make_flow
@@ -79,6 +80,17 @@ class TestAskingToConfirm:
         monkeypatch.setattr(requests, "MAX_COUNTED", 5)
         preview = ask(operator, RUN_AGAIN, choose_all()).context["preview"]
         assert (preview["count"], preview["is_exact"]) == (5, False)
+
+    def test_a_run_that_rarely_matches_is_found_however_old_it_is(
+        self, operator: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for module, name in ((requests, "MAX_COUNTED"), (requests, "PREVIEW_WINDOWS"), (paging, "FIRST_SCAN_SIZE")):
+            monkeypatch.setattr(module, name, 1)
+        monkeypatch.setattr(paging, "WINDOW", 2)
+        (run,) = make_failed(1, cost=2)
+        make_failed(12)
+        preview = ask(operator, RUN_AGAIN, choose_all("cost=1")).context["preview"]
+        assert preview["examples"] == [run]
 
     @pytest.mark.parametrize(
         ("address", "filters", "count"),
