@@ -6,7 +6,6 @@ the second one finds the answer of the first, or, if that made nothing, does wha
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Callable
 from datetime import timedelta
@@ -28,18 +27,13 @@ from runs.api.access import find_user
 from runs.api.base import ApiView
 from runs.api.problems import ApiProblem, Conflict
 from runs.models import IdempotentRequest
-from runs.models.run import in_future
 
 KEPT_FOR = timedelta(hours=24)
-DELETE_EVERY = 10
-"""New answers of one process after which old ones are deleted."""
-DELETE_BATCH_SIZE = 200
 MAX_KEY_LENGTH = 255
 LOCK_TIMEOUT = "5s"
 """How long a request waits for another one of the same key, on PostgreSQL. SQLite lets all writers wait alike."""
 
 _LOCK_NOT_AVAILABLE = "55P03"
-_stored_count = itertools.count(1)
 
 _View = TypeVar("_View", bound=ApiView)
 _Args = ParamSpec("_Args")
@@ -143,8 +137,3 @@ def _store(request: Request, key: str, response: HttpResponse) -> None:
         headers=dict(response.items()),
         body=response.content.decode(),
     )
-    if next(_stored_count) % DELETE_EVERY == 0:
-        old = IdempotentRequest.objects.filter(created_at__lt=in_future(-KEPT_FOR)).order_by("created_at")
-        # Those that another request is about to delete are left to it.
-        ids = list(old.select_for_update(skip_locked=True).values_list("pk", flat=True)[:DELETE_BATCH_SIZE])
-        IdempotentRequest.objects.filter(pk__in=ids).delete()

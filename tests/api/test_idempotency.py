@@ -103,17 +103,6 @@ class TestSentAgain:
         assert (third.status_code, third.content == first.content) == (202, False)
         assert IdempotentRequest.objects.count() == 1
 
-    def test_old_answers_are_deleted_bit_by_bit(self, operator: Script, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(idempotency, "DELETE_BATCH_SIZE", 2)
-        monkeypatch.setattr(idempotency, "DELETE_EVERY", 1)
-        for key in "abcde":
-            operator.post("runs", ORDER, Idempotency_Key=key)
-        age_answers(timedelta(days=2))
-        operator.post("runs", ORDER, Idempotency_Key="e")
-        assert sorted(IdempotentRequest.objects.values_list("key", flat=True)) == ["c", "d", "e"]
-        operator.post("runs", ORDER, Idempotency_Key="f")
-        assert sorted(IdempotentRequest.objects.values_list("key", flat=True)) == ["e", "f"]
-
     def test_a_key_that_is_not_valid_is_a_mistake(self, operator: Script) -> None:
         for key in ("", " ", "x" * 256, "a\tb", "a\x7fb"):
             assert read_type(operator.post("runs", ORDER, Idempotency_Key=key)) == (400, "invalid-idempotency-key"), key
