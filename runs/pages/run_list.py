@@ -10,13 +10,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date, datetime
 from functools import lru_cache, partial
 from typing import Any
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.contrib.auth.models import AnonymousUser, User
 from django.db.models import F
 from django.forms import ChoiceField
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
@@ -266,7 +266,7 @@ def _load_segments(runs: list[Any]) -> dict[int, tuple[str, ...]]:
 # Saved views: tabs above the list
 
 
-def load_views(user: User | AnonymousUser, filters: RunFilters, given: Mapping[str, str]) -> dict[str, Any]:
+def load_views(user: User | AnonymousUser, filters: RunFilters, given: QueryDict) -> dict[str, Any]:
     """What the list shows of the views that ``user`` sees: the user's own, then those that others share. One query.
 
     ``given`` is the query that ``filters`` were read from: a view may hold filters that are no longer valid, such as
@@ -276,9 +276,9 @@ def load_views(user: User | AnonymousUser, filters: RunFilters, given: Mapping[s
     rows = list(seen.only("name", "query", "is_shared", "owner__username"))
     own = [view for view in rows if view.owner_id == user.pk]
     views = own + [view for view in rows if view.owner_id != user.pk][:MAX_VIEWS]
-    written = {name: value for name, value in given.items() if name in PARAMETERS and value}
+    written = {name: values for name, values in given.lists() if name in PARAMETERS and any(values)}
     query = filters.to_query()
-    current = next((view.query for view in rows if dict(parse_qsl(view.query)) == written), query)
+    current = next((view.query for view in rows if dict(QueryDict(view.query).lists()) == written), query)
     return {
         "views": [(view, link_runs(view.query)) for view in views],
         "current_view": next((view for view in views if view.query == current), None),

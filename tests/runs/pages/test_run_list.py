@@ -190,6 +190,8 @@ class TestSavedViews:
         assert f'<a href="/runs/?{FILTERS}">Not passed</a>' in unescape(get_page(viewer, "/runs/"))
         assert read_tabs(viewer, FILTERS) == ("Not passed", SavedView.objects.get().pk)
         assert read_tabs(viewer) == ("All runs", None)
+        store_view("Both", "label=a&label=b")
+        assert (read_tabs(viewer, "label=b")[1], read_tabs(viewer, "label=a&label=b")[0]) == (None, "Both")
         save_view(viewer, "Mine", "before=7&status=failed&cost=much&next=//elsewhere")
         assert SavedView.objects.get(name="Mine").query == "status=failed"
 
