@@ -19,6 +19,8 @@ from runs.paging import MAX_NUMBER
 from runs.search import parse_search
 
 _RUN_NUMBER = re.compile(r"#?([0-9]{1,19})", re.ASCII)
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
+"""How a day or a time begins: Python also takes weeks, and days without hyphens."""
 
 
 class Moment(NamedTuple):
@@ -81,7 +83,8 @@ class MomentField(forms.Field):
             return None
         is_day, moment = len(text) == len("2026-11-21"), None
         with suppress(ValueError):
-            moment = datetime.combine(date.fromisoformat(text), time.min) if is_day else parse_datetime(text)
+            if _DAY.match(text):
+                moment = datetime.combine(date.fromisoformat(text), time.min) if is_day else parse_datetime(text)
         if moment is None or moment.year not in range(1970, 2200):
             problem = f"“{shorten(text)}” is not a day such as 2026-11-21, or a time such as 2026-11-21T08:30."
             raise forms.ValidationError(problem)

@@ -331,6 +331,10 @@ class RunFilters(django_filters.FilterSet):  # type: ignore[misc]  # see above
         order = ["label", "code", "audit", "version", "flow", "by", "status", "severity", "model"]
         if self.statuses and {RunStatus.QUEUED, RunStatus.RUNNING}.issuperset(self.statuses):
             order.insert(0, "status")
+        elif RunStatus.SUCCEEDED in self.statuses:
+            # Most runs have.
+            order.remove("status")
+            order.append("status")
         return next((name for name in order if name in self.values), "")
 
     def build_streams(self) -> list[Stream]:

@@ -55,7 +55,7 @@ class IssueFilters(RunFilters):
     """The filters and the order of issues in a query string. All filters hold for one and the same issue."""
 
     # What is true of runs alone.
-    status = reason = model = label = since = until = cost = tokens = by = None  # type: ignore[assignment]
+    status = reason = model = label = since = until = cost = tokens = accepted = by = None  # type: ignore[assignment]
     step = RunFilter(
         NumberField,
         "step",

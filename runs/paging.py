@@ -210,11 +210,12 @@ def cut_page(found: Found, *, limit: int, before: int | None, after: int | None)
     if after is not None:
         onward = keys[0] if is_full else searched_to
         newer = None if onward is None else {"after": onward}
-        return Page(keys, newer, {"before": keys[-1] if keys else min(after + 1, MAX_NUMBER)}, searched_to)
+        last = keys[-1] if keys else searched_to or min(after + 1, MAX_NUMBER)
+        return Page(keys, newer, {"before": last}, searched_to)
     onward = keys[-1] if is_full else searched_to
     older = None if onward is None else {"before": onward}
     if before is None:
         return Page(keys, None, older, searched_to)
-    first = keys[0] if keys else before - 1
+    first = keys[0] if keys else searched_to or before - 1
     # Before row 1 there is nothing: the newest rows are what leads to all others.
     return Page(keys, {"after": first} if first > 0 else {}, older, searched_to)

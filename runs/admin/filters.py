@@ -42,7 +42,7 @@ class AttemptFilters(HistoryFilters):
     """Filters of attempts, by what is true of their runs, of themselves, and of one and the same issue."""
 
     # What is true of runs alone.
-    status = reason = model = label = cost = tokens = by = None  # type: ignore[assignment]
+    status = reason = model = label = cost = tokens = accepted = by = None  # type: ignore[assignment]
     outcome = RunFilter(
         forms.ChoiceField,
         "outcome",

@@ -124,7 +124,7 @@ class HistoryList(ChangeList):
         since, until = (self.params.get(name, "") for name in ("from", "to"))
         year = since[:4] if since[:4] == until[:4] else ""
         if year and since[:7] == until[:7]:
-            month = date.fromisoformat(since).replace(day=1)
+            month = date.fromisoformat(f"{since[:7]}-01")
             days = (month + timedelta(days=index) for index in range(31))
             periods = [(day, day, "j M") for day in days if day.month == month.month]
         elif year or len(years) == 1:

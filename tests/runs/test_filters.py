@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from random import Random
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -13,10 +14,13 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from runs import matching_runs, paging
+from runs.admin.filters import AttemptFilters
 from runs.facets import add_facets, list_facets
 from runs.filters import RunFilters
+from runs.issue_groups import IssueFilters
 from runs.matching_runs import fetch_matching_runs
 from runs.models import FacetKind, Run, RunStatus
+from runs.paging import cut_page
 from runs.rollup import count_ended_runs
 from runs.search import index_runs
 from tests.engine.builders import make_attempt, make_issue
@@ -74,6 +78,8 @@ class TestReading:
             "severity=grave",
             "from=21.11.2026",
             "from=2026-11-21T25:00",
+            "from=20261121T0800",
+            "from=2026-W47-6",
             "to=9999-12-31",
             "to=2026-11-01&from=2026-11-02",
             "cost=NaN",
@@ -91,6 +97,28 @@ class TestReading:
         filters = RunFilters(query)
         assert [problem.parameter for problem in filters.problems] == [query.partition("=")[0]]
         assert not filters.values
+
+
+@pytest.mark.parametrize(
+    ("query", "index"),
+    [
+        ("status=queued&label=pilot", "status"),
+        ("status=failed&severity=high", "status"),
+        ("status=succeeded,failed&severity=high", "severity"),
+        ("status=succeeded&cost=1", "status"),
+        ("cost=1", ""),
+    ],
+)
+def test_runs_are_read_from_the_index_that_fewest_of_them_match(query: str, index: str) -> None:
+    assert RunFilters(query).choose_index() == index
+
+
+@pytest.mark.parametrize(
+    ("filters", "own"),
+    [(IssueFilters, {"q", "step", "period", "order"}), (AttemptFilters, {"outcome", "from", "to"})],
+)
+def test_lists_of_other_rows_have_the_filters_that_mean_something_there(filters: Any, own: set[str]) -> None:
+    assert set(filters.base_filters) == {"flow", "version", "severity", "audit", "code", *own}
 
 
 MEANINGS: dict[str, Callable[[Run], bool]] = {
@@ -191,6 +219,10 @@ class TestFinding:
         assert looked == [((runs[99], runs[95]), runs[70]), ((), runs[40]), ((), runs[10]), ((runs[3],), None)]
         upwards = fetch_matching_runs(filters, after=runs[10], limit=5)
         assert (upwards.ids, upwards.searched_key) == ((), runs[40])
+        # A window without any run leads back to where it began, whatever the numbers of the runs are.
+        empty = fetch_matching_runs(filters, before=runs[70], limit=5)
+        assert cut_page(empty, limit=4, before=runs[70], after=None).newer == {"after": runs[40]}
+        assert cut_page(upwards, limit=4, before=None, after=runs[10]).older == {"before": runs[40]}
         full = fetch_matching_runs(filters, limit=2)
         assert (len(full.ids), full.searched_to) == (2, None), "a page that is full has not ended early"
 
