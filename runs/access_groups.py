@@ -49,7 +49,7 @@ def create_groups(*, apps: Apps, using: str, permissions: Iterable[str] | None =
     """Make the groups that are missing, and give all of them those of ``permissions`` that they lack.
 
     ``apps`` are the models as a migration knows them; permissions of models that come later are left for later. A
-    migration names the permissions that it brings, so that those removed from a group by hand stay removed; None is all.
+    migration names the permissions that it brings, so that those removed from a group by hand stay so; None is all.
     Members stay, and so does what else a group of that name was given.
     """
     for label in APPS:

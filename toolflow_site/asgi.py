@@ -34,7 +34,7 @@ if _problem := find_static_problem(settings):
 def _build_application() -> Application:
     """The site behind what proxies say of clients, believed of ``TOOLFLOW_TRUSTED_PROXIES`` only.
 
-    Behind it ``request.META["REMOTE_ADDR"]`` is the client's address and ``request.is_secure()`` says whether it used TLS.
+    Behind it ``request.META["REMOTE_ADDR"]`` is the client's address and ``request.is_secure()`` whether it used TLS.
     """
     site: Application = RequestHandler()
     if settings.TOOLFLOW_URL_PREFIX:

@@ -97,7 +97,7 @@ def seed_history(
     """Store ``runs`` ended runs, about four attempts each, that were created in the ``days`` before ``until``.
 
     ``planted`` runs more are of the flow with known truths. With ``is_simulated`` all are simulated. ``report`` gets
-    after each batch what was done, and the number of runs so far. Raises ``SampleError`` where a flow that isn't a sample
+    after each batch what was done, and how many runs so far. Raises ``SampleError`` where a flow that isn't a sample
     has the name of one.
     """
     length = timedelta(days=days)

@@ -1,4 +1,4 @@
-"""Executions whose parts are all in memory, with a clock that moves only by sleeping or by hand; and a request as they send it."""
+"""Executions with all parts in memory and a clock moved by sleeping or by hand; and requests as they send them."""
 
 from __future__ import annotations
 
