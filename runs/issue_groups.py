@@ -108,6 +108,7 @@ _COLUMNS = {
     "step": F("attempt__step__index"),
     "number": F("attempt__number"),
     "outcome": F("attempt__outcome"),
+    "is_accepted": F("attempt__is_accepted"),
     "run": F("attempt__step__run"),
     "run_status": F("attempt__step__run__status"),
     "ended_at": F("attempt__step__run__ended_at"),
@@ -348,6 +349,8 @@ def trace_issues(issues: Collection[FoundIssue]) -> dict[int, tuple[str, str]]:
 
 
 def _find_fate(issue: FoundIssue, traced: StepIssues) -> tuple[str, str]:
+    if issue.is_accepted:
+        return "remains", "Kept in the output"
     marks = traced.list_marks(issue.pk)
     if len(marks) > 1:
         last = marks[-1]

@@ -48,7 +48,9 @@ def list_filter_words(query: str) -> list[tuple[str, str]]:
     """The filters of a query string of the list of runs, each with its label and its value."""
     labels = {name: str(one.label) for name, one in RunFilters(QueryDict("")).filters.items()}
     values = [(name, value) for name, values in QueryDict(query).lists() for value in values]
-    return [(labels.get(name, name), value.replace(",", " or ")) for name, value in values]
+    return [
+        (labels.get(name, name), value.replace(",", " or ") if name == "status" else value) for name, value in values
+    ]
 
 
 def parse_choice(data: QueryDict) -> dict[str, Any]:

@@ -98,6 +98,7 @@ def _load_sides(run: Run, letter: str, spec: FlowSpec | None) -> dict[int, Side]
         decided = accepted or [row for row in ended if row.outcome not in UNDECIDED] or ended
         counted: Any = decided[-1] if decided else None
         is_running = bool(own) and not own[-1].outcome and not run.has_ended
+        state = "running" if is_running else "accepted" if accepted else counted.outcome if counted else "waiting"
         sides[index] = Side(
             run=run,
             letter=letter,
@@ -107,7 +108,7 @@ def _load_sides(run: Run, letter: str, spec: FlowSpec | None) -> dict[int, Side]
             is_local=step is not None and step.is_local,
             attempts=own,
             row=counted,
-            badge=STATES["running" if is_running else counted.outcome if counted else "waiting"],
+            badge=STATES[state],
             url=reverse("runs:attempt", args=[run.pk, index, counted.number]) if counted else "",
             has_output=counted is not None and counted.has_output,
             has_brought=counted is not None and (counted.has_output or counted.has_raw_output),

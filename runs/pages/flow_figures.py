@@ -201,7 +201,8 @@ def build_figures(counted: Counted, *, by_cost: bool, versions: Sequence[RunSums
 def _compare(column: Column, old: Any, new: Any, *, is_rate: bool) -> tuple[str, str]:
     """What a version changed in words, and whether it is for the better."""
     values = getattr(old, column.name), getattr(new, column.name)
-    if None in values:
+    if None in values or (column.format_value is None and (old.unpriced or new.unpriced)):
+        # The difference of costs that are lower bounds is not known.
         return "", ""
     difference = values[1] - values[0]
     points = round(100 * float(abs(difference)))

@@ -140,6 +140,8 @@ def _describe_notable(found: Mapping[str, tuple[int, str]]) -> str:
     """The step that did not pass, or else the one that needed most attempts."""
     for name, (tries, outcome) in found.items():
         if outcome in (Outcome.FAILED, Outcome.INVALID, Outcome.ERRORED):
-            return f"{name} {STATES[outcome].word.lower()} after {format_plural(max(tries, 1), 'attempt')}"
+            # Attempts without an answer are no tries.
+            after = f" after {format_plural(tries, 'attempt')}" if tries else ""
+            return f"{name} {STATES[outcome].word.lower()}{after}"
     name, (tries, _) = max(found.items(), key=lambda item: item[1][0], default=("", (0, "")))
     return f"{name} needed {format_plural(tries, 'attempt')}" if tries > 1 else ""

@@ -38,7 +38,14 @@ from runs.pages.flow_figures import (
     mark_versions,
 )
 from runs.pages.flow_grid import load_grid
-from runs.pages.flow_version import build_definition, fetch_flow, fetch_version_sums, list_versions, load_specs
+from runs.pages.flow_version import (
+    YEAR,
+    build_definition,
+    fetch_flow,
+    fetch_version_sums,
+    list_versions,
+    load_specs,
+)
 from runs.statistics.figures import MAX_AUDITS, AuditSums, IssueSums, Scope, fetch_audits, fetch_issues, fetch_kinds
 from runs.statistics.sums import DAY, WEEK, Period
 
@@ -74,7 +81,7 @@ def load_flow_page(flow: Flow, query: Mapping[str, str], now: datetime) -> dict[
     asked, problems = parse_flow_query(query, {version.number for version in found})
     today = now.astimezone(UTC).date()
     period = build_period(asked["period"], today)
-    kinds = fetch_kinds(flow, period.first, period.last)
+    kinds = fetch_kinds(flow, period.first, period.last) or fetch_kinds(flow, today - YEAR, today)
     is_simulated = asked["runs"] == SIMULATED or (not asked["runs"] and kinds == {True})
     only = next((version for version in found if str(version.number) == asked["version"]), None)
     shown = only or versions.get(flow.live_version_id or 0)
@@ -117,7 +124,9 @@ def load_flow_page(flow: Flow, query: Mapping[str, str], now: datetime) -> dict[
         if counted.days
         else (),
         "change_note": f"v{ran[0].number} since v{ran[1].number}" if len(ran) > 1 else "",
-        "failed_url": link_runs(flow=flow.name, status="failed,errored", version=asked["version"], since=period.first)
+        "failed_url": link_runs(
+            flow=flow.name, status="failed,errored", version=asked["version"], since=f"{period.first}T00:00Z"
+        )
         if not counted.model and (counted.runs.failed or counted.runs.errored)
         else "",
         "marks": mark_versions(period, leading),

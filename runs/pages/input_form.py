@@ -134,8 +134,8 @@ def _build_field(
     kind, scalar = _choose_kind(root, schema, is_required and not is_nullable)
     children: Sequence[InputField] = ()
     if kind == "group":
-        # Only an object that must be there is a group: fields can't show whether an optional one is wanted.
-        if depth < MAX_DEPTH and not is_nullable:
+        # Fields can't show whether an optional object is wanted that would have to hold something.
+        if depth < MAX_DEPTH and not is_nullable and (is_required or not schema.get("required")):
             children = _build_properties(root, schema, path, depth + 1)
         kind = "group" if children else "json"
     pointer, title = format_pointer(path), schema.get("title")

@@ -163,8 +163,9 @@ class _Builder:
 
     def __init__(self, filters: IssueFilters, flows: Mapping[int, Flow], groups: Card) -> None:
         self._filters, self._flows, self._now = filters, flows, timezone.now()
-        # What was searched says nothing of versions and times without.
+        # What was searched says nothing of versions and times without, nor does one version say anything of others.
         self._is_search = "q" in filters.values
+        self._has_all_versions = not {"q", "version"} & filters.values.keys()
         self._ran = fetch_ran_versions({group.key.flow for group in groups}, filters.first_day)
         versions = {version.id for group in groups if (version := self._find_latest(group))}
         specs = FlowVersion.objects.filter(pk__in=versions).order_by().values_list("pk", "spec")
@@ -183,7 +184,8 @@ class _Builder:
         key, latest = shown[0].key, self._find_latest(shown[0])
         step = self._steps[latest.id].get(key.step, {}) if latest else {}
         audit: Mapping[str, Any] = next((one for one in step.get("audits") or () if one["name"] == key.audit), {})
-        role = "Warns" if audit.get("fail_at") == "never" else "Blocks"
+        severity, fail_at = Severity(audit.get("severity", Severity.CRITICAL)), audit.get("fail_at")
+        role = "Warns" if fail_at == "never" or (fail_at and severity < fail_at) else "Blocks"
         codes = {group.key.code for group in whole}
         own = {"audit": key.audit, "code": "" if key.audit else key.code, "step": key.step or ""}
         return {
@@ -237,7 +239,7 @@ class _Builder:
     def _find_mark(self, group: IssueGroup) -> str:
         """Whether the newest versions brought an issue, or took it away."""
         ran, latest = self._ran[group.key.flow], self._find_latest(group)
-        if latest is None or len(ran) < 2 or self._is_search:
+        if latest is None or len(ran) < 2 or not self._has_all_versions:
             return ""
         if later := [version for version in ran if version.number > latest.number]:
             is_gone = sum(version.runs for version in later) >= MIN_RUNS_WITHOUT
@@ -252,7 +254,7 @@ class _Builder:
             (version.number, "without" if version.id not in group.versions else "now" if version is ran[-1] else "has")
             for version in ran[-SHOWN_VERSIONS:]
         ]
-        return [one for one in kinds if one[1] != "without" or not self._is_search]
+        return [one for one in kinds if one[1] != "without" or self._has_all_versions]
 
     def _plot(self, group: IssueGroup) -> tuple[dict[str, str], dict[str, str]]:
         """Issues by day: before the newest version ran, and since. One is laid over the other."""

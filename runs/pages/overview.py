@@ -200,9 +200,13 @@ def _build_cause(runs: Sequence[Any], step_name: str, issue: Any) -> dict[str, A
 
 
 def _fetch_blocking(run_ids: Sequence[int]) -> dict[int, tuple[str, Any]]:
-    """The name of the step that decided a run and the most severe issue of its attempt, by run. Two queries."""
+    """The name of the step that decided a run and, of a failed one, its worst issue there, by run. Two queries.
+
+    The attempt after which a run errored, such as one that used up the budget, may have issues that had no part in it.
+    """
     rank = Case(*(When(severity=name, then=Value(place)) for place, name in enumerate(SEVERITIES)))
-    worst = Issue.objects.filter(attempt=OuterRef("pk")).order_by(rank, "position").values("pk")[:1]
+    failed = Issue.objects.filter(attempt=OuterRef("pk"), attempt__step__run__status=RunStatus.FAILED)
+    worst = failed.order_by(rank, "position").values("pk")[:1]
     attempts = Attempt.objects.filter(
         step__run__in=run_ids,
         step__index=F("step__run__blocking_step"),

@@ -19,7 +19,7 @@ from runs.history.retry_cost import build_retry_cost
 from runs.history.texts import MAX_SENTENCE_LENGTH, cut_text, show_invisible
 from runs.models import Priority, Run, RunStatus
 from runs.pages.badges import STATES, IssueCounts, find_run_state, list_counts
-from runs.pages.outline import Outline
+from runs.pages.outline import Outline, OutlineStep
 from runs.retention.policy import effective_policy
 from runs.statistics.queue_state import runs_without_worker
 
@@ -72,7 +72,7 @@ def build_head(run: Run, outline: Outline, request: HttpRequest, now: datetime) 
         # A script counts on from there.
         "seconds": f"{seconds:.2f}" if is_ticking else "",
         "issues_left": _count_left(outline),
-        "fixed": sum(len(issues) for step in outline.steps for issues in step.issues.fixed.values()),
+        "fixed": sum(map(_count_fixed, outline.steps)),
         "retry_cost": cost,
         "curl": None if is_removed else build_curl_command(address, run.flow.name, run.version.number, run.input),
         "keeps_outputs": "" if days is None else formatting.format_plural(days, "day"),
@@ -88,11 +88,11 @@ def _describe_accepted(run: Run, outline: Outline) -> str:
 
 
 def _describe_success(run: Run, outline: Outline) -> dict[str, Any] | None:
-    """What happened in a run that succeeded, as far as its rows say it; None for other runs.
+    """What happened in a run whose steps all passed, as far as its rows say it; None for other runs.
 
     ``retried`` has names of steps with their attempts, ``left`` is how many issues are left, some ``in_result``.
     """
-    if not outline.result_url:
+    if not outline.result_url or run.accepted_count:
         return None
     retried = [(str(cut_text(step.name, 60)), step.tries) for step in outline.steps if step.tries > 1]
     last = next(step.last for step in reversed(outline.steps) if step.last)
@@ -112,6 +112,12 @@ def _count_left(outline: Outline) -> IssueCounts:
     for step in outline.steps:
         left.update({badge.tone: count for badge, count in (step.last.counts if step.last else ())})
     return list_counts(left)
+
+
+def _count_fixed(step: OutlineStep) -> int:
+    """Issues that a later attempt fixed; those of an accepted output are left nonetheless."""
+    left = step.last.number if step.last and step.last.is_accepted else None
+    return sum(one.number != left for issues in step.issues.fixed.values() for one in issues)
 
 
 def view_waiting(run: Run, now: datetime) -> dict[str, Any] | None:

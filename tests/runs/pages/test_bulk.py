@@ -76,6 +76,8 @@ class TestAskingToConfirm:
         preview = answer.context["preview"]
         assert (preview["count"], preview["is_exact"], preview["examples"]) == (12, True, runs[:1:-1])
         assert "Flow example Status failed" in read_words(answer.content.decode())
+        answer = ask(operator, RUN_AGAIN, choose_all("status=failed,errored&audit=tea,milk"))
+        assert "Status failed or errored Audit tea,milk" in read_words(answer.content.decode())
         # Very many are not counted.
         monkeypatch.setattr(requests, "MAX_COUNTED", 5)
         preview = ask(operator, RUN_AGAIN, choose_all()).context["preview"]

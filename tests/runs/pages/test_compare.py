@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from flows.engine.history import Attempt
 from flows.models import FlowVersion
+from runs import models
 from runs.models import Run, RunStatus
 from runs.pages import compare_steps
 from runs.pages.compare import compare_runs
@@ -60,6 +61,12 @@ def test_the_older_run_is_on_the_left_in_either_order(viewer: Client) -> None:
     # By the time of creation, not by number.
     Run.objects.filter(pk=new.pk).update(created_at=BEGIN - timedelta(days=1))
     assert compare(old, new)["old"].pk == new.pk
+
+
+def test_a_step_whose_output_was_accepted_is_called_so(viewer: Client) -> None:
+    runs = [make_stored_run(judge()) for _ in range(2)]
+    models.Attempt.objects.update(is_accepted=True)
+    assert "Failed" not in read(viewer, *runs) and f"#{runs[0].pk}, attempt 1 Accepted" in read(viewer, *runs)
 
 
 def test_figures_have_the_difference_with_its_sign() -> None:

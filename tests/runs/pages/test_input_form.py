@@ -89,6 +89,11 @@ class TestFields:
         assert field.kind == ("group" if field.children else "json")
         assert can_show([field], {}) and can_show([field], {"a": {"x": "y"}})
 
+    def test_an_optional_object_that_would_have_to_hold_something_can_be_left_out(self) -> None:
+        author = {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}}
+        assert read_text(author, "", required=False) == (LEFT_OUT, [])
+        assert property_field(author).kind == "group"
+
     def test_a_schema_that_refers_to_itself_ends_as_json(self) -> None:
         tree = {"type": "object", "required": ["child"], "properties": {"child": {"$ref": "#/$defs/tree"}}}
         fields = walk_fields(build_fields({**tree, "$defs": {"tree": tree}}))

@@ -18,7 +18,7 @@ from django.utils import timezone
 from flows.engine.history import Attempt, Issue
 from flows.engine.spec import AuditSpec
 from flows.models import FlowVersion
-from runs import issue_groups
+from runs import issue_groups, models
 from runs.facets import add_facets, list_facets
 from runs.history.issues import address_issue
 from runs.models import DailyIssues, PurgedDay, Run, RunStatus
@@ -107,17 +107,19 @@ class TestGroups:
         audits = (
             AuditSpec(name="Hex colours", rule="false", message_template="{output.colour} is {{no}} hex colour"),
             AuditSpec(name="Warm", rule="false", fail_at="never"),
+            AuditSpec(name="Bright", rule="false", severity="low", fail_at="high"),
         )
         version = make_version(make_page_flow(make_step(1, name="Choose colours", audits=audits)))
         warm = make_issue("low", "Cold.", code="warm", audit="Warm")
+        bright = make_issue("low", "Dark.", code="bright", audit="Bright")
         broken = make_hex_issue(code="audit_error", severity="high")
-        make_counted(make_failed(make_hex_issue(), warm, broken), version=version)
+        make_counted(make_failed(make_hex_issue(), warm, bright, broken), version=version)
         page = get_page(viewer, "/issues/")
         assert "<code>output.colour</code> is {no} hex colour" in page
-        assert re.findall(r'data-role="(\w+)"', page) == ["blocks", "warns"]
+        assert re.findall(r'data-role="(\w+)"', page) == ["blocks", "warns", "warns"]
         assert "Step 1, Choose colours" in read_words(page)
         # What the audit's template did not write is shown as it is.
-        assert sum("Latest message" in group for group in read_groups(page)) == 2
+        assert sum("Latest message" in group for group in read_groups(page)) == 3
 
     def test_what_newest_versions_brought_and_took_away_is_marked(
         self, viewer: Client, monkeypatch: pytest.MonkeyPatch
@@ -130,6 +132,9 @@ class TestGroups:
         groups = dict(zip(list_titles(page), read_groups(page), strict=True))
         assert "New in v2" in groups["New"] and "Gone since v2" in groups["Old"]
         assert "v1 v2 without" in groups["Old"] and "v1 without v2" in groups["New"]
+        # Of one version nothing is known of others.
+        (group,) = read_groups(get_page(viewer, f"/issues/?flow={old.flow.name}&version=1"))
+        assert "Gone since" not in group and "without" not in group
 
     def test_orders(self, viewer: Client) -> None:
         make_counted(make_failed(make_hex_issue(audit="Severe")), days=2)
@@ -243,6 +248,8 @@ class TestIssuesOfAGroup:
         make_counted(first, last)
         make_counted(make_failed(), status=RunStatus.FAILED)
         make_counted(make_failed(), status=RunStatus.CANCELLED)
+        best = make_counted(make_failed())
+        models.Attempt.objects.filter(step__run=best).update(is_accepted=True)
         # Whether the item moved is in the outputs.
         moved = make_attempt(1, 2, "failed", issues=(make_hex_issue(path="/items/1/colour"),))
         make_counted(make_attempt(1, 1, "failed", issues=(item,)), moved)
@@ -252,8 +259,8 @@ class TestIssuesOfAGroup:
         url = find_rows_url(get_page(viewer, "/issues/"))
         fates = re.findall(r'"issue-became"><span.*?</svg>(.*?)</span>', get_page(viewer, url, headers=HTMX), re.DOTALL)
         assert fates == [
-            *("Not checked again", "Failed", "Failed", "Not checked again", "Kept until the run failed"),
-            *("Kept in the output", "Fixed by attempt 2", "Still there in attempt 2"),
+            *("Not checked again", "Failed", "Failed", "Kept in the output", "Not checked again"),
+            *("Kept until the run failed", "Kept in the output", "Fixed by attempt 2", "Still there in attempt 2"),
         ]
         few = count_queries(viewer, url)
         make_counted(first, last)

@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from flows.models import Flow
-from runs.models import AuditEntry, Run, RunStatus
+from runs.models import AuditEntry, EndReason, Run, RunStatus
 from runs.models.run import in_future
 from runs.pages import samples
 from runs.pages.overview import MAX_CAUSES, MAX_RUNNING
@@ -86,6 +86,10 @@ class TestNow:
         assert by_title["The call failed for good"] == run_address(refused)
         assert "&lt;i&gt;No" in page and "\u202e" not in page
         assert 'href="/issues/?flow=colour-theme&amp;audit=Length&amp;step=2&amp;period=90d"' in page
+
+    def test_a_run_that_errored_has_no_issue_as_its_cause(self, viewer: Client) -> None:
+        fail_run("Length", status=RunStatus.ERRORED, end_reason="budget_exceeded")
+        assert [title for title, _ in list_causes(get_page(viewer, "/"))] == [EndReason.BUDGET_EXCEEDED.label]
 
     def test_only_the_most_frequent_causes_are_shown_at_the_same_price(self, viewer: Client) -> None:
         fail_run("Audit 0")

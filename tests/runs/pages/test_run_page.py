@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from runs.models import Run, RunStatus
+from runs.models import Attempt, Run, RunStatus
 from tests.engine.builders import make_attempt, make_error, make_issue, make_step
 from tests.runs.pages.history_builders import begin_attempt, make_page_flow, make_retried_run, make_stored_run
 from tests.runs.pages.reading import (
@@ -58,6 +58,16 @@ class TestHead:
         assert 'id="i0-at" href="#i0"' in pane
         words = read_words(get_page(viewer, run_address(make_retried_run(retry_count=1))))
         assert "Steps 3 of 3 passed Attempts 4 1 retry" in words and "Issues left None 1 fixed" in words
+
+    def test_an_accepted_output_is_no_pass_and_keeps_its_issues(self, viewer: Client) -> None:
+        low, high = make_issue("low", audit="Tone"), make_issue("high", audit="Length")
+        tries = (make_attempt(1, 1, "failed", issues=(low,)), make_attempt(1, 2, "failed", issues=(high,)))
+        sentence = "Attempt 1 is the best of 2, and accepted."
+        run = make_stored_run(*tries, make_attempt(3, 1), accepted_count=1, end_sentence=sentence)
+        Attempt.objects.filter(step__run=run, number=1, step__index=1).update(is_accepted=True)
+        words = read_words(get_page(viewer, run_address(run)))
+        assert sentence in words and "All 3 steps passed" not in words
+        assert "fixed" not in words.partition("Issues left ")[2][:10]
 
     def test_the_sentence_of_a_succeeded_run_names_retries_and_what_is_left(self, viewer: Client) -> None:
         low, high = make_issue("low"), make_issue("high")
