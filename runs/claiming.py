@@ -166,14 +166,15 @@ class _Choice:
             # Shares that a flow can't use go to the others.
             while waiting and len(self._chosen) < free:
                 shares = share_slots(free - len(self._chosen), {flow: in_flight[flow] for flow in waiting}, left)
-                waiting = []
+                if not shares:
+                    break
                 for flow, share in shares.items():
                     taken = self._take(self._ready.filter(flow=flow, priority=priority), share)
                     in_flight[flow] += taken
                     if flow in left:
                         left[flow] -= taken
-                    if taken == share:
-                        waiting.append(flow)
+                    if taken < share:
+                        waiting.remove(flow)
         return self._chosen
 
     def _take(self, ready: RunQuerySet, share: int) -> int:

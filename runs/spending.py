@@ -72,7 +72,10 @@ def load_budgets() -> dict[int, FlowBudget]:
     budgeted = Flow.objects.filter(Q(total_token_budget__isnull=False) | Q(total_cost_budget__isnull=False))
     today = datetime.now(UTC).date()
     flows = list(budgeted.only("title", "budget_period", "total_token_budget", "total_cost_budget"))
-    rows = {(row.flow_id, row.period_start): row for row in _current_rows(today)} if flows else {}
+    rows = {(row.flow_id, row.period_start): row for row in _current_rows(today)}
+    if stale := [row.pk for row in rows.values() if row.flow_id not in {flow.pk for flow in flows}]:
+        # Nothing is counted for a flow without a budget: with the next one its runs are summed up again.
+        FlowSpending.objects.filter(pk__in=stale).delete()
     budgets = {}
     for flow in flows:
         start = find_period_start(flow.budget_period, today)

@@ -92,9 +92,11 @@ def _end_overdue() -> None:
     for run in overdue.only("epoch"):
         _end(overdue, run, EndReason.DEADLINE_EXCEEDED, "The run reached its time limit while it waited in the queue.")
     max_wait = timedelta(seconds=settings.TOOLFLOW_PLUGIN_WAIT)
-    for run in queued.filter(waiting_since__lte=in_future(-max_wait)):
-        # One that has the plug-ins may only have much to do.
-        if all(run.version_id in worker.unable_versions for worker in Worker.objects.alive()):
+    waiting = queued.filter(waiting_since__lte=in_future(-max_wait))
+    # A worker that has the plug-ins may only have much to do; while none is alive it is not known.
+    workers = list(Worker.objects.alive()) if waiting else []
+    for run in waiting:
+        if workers and all(run.version_id in worker.unable_versions for worker in workers):
             sentence = f"{run.waiting_for} None came within {max_wait.total_seconds():,.0f} seconds."
             _end(queued, run, EndReason.CONFIGURATION, sentence)
 

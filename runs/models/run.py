@@ -319,7 +319,8 @@ class Run(models.Model):
                 f"The last time: {cause} Run it again once the cause is fixed.",
             )
         else:
-            values = {**QUEUED_AGAIN, "available_at": Now()}
+            # The model that its next call asks may be another one than it was claimed for: the gate knows.
+            values = {**QUEUED_AGAIN, "available_at": Now(), "next_model": ""}
         mine = lost.filter(pk=self.pk, epoch=self.epoch)
         return bool(mine.update(**values, epoch=F("epoch") + 1, crashes=F("crashes") + 1))
 

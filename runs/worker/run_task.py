@@ -267,9 +267,7 @@ class RunTask:
 
     async def _wait_for_plugins(self, sentence: str) -> None:
         self._context.unable[self.run.version_id] = sentence
-        await self._try(
-            lambda: self.run.hand_back(next_model=self.run.next_model, waiting_for=sentence, needs_plugins=True)
-        )
+        await self._try(lambda: self.run.hand_back(waiting_for=sentence, needs_plugins=True))
 
     async def _interrupt(self) -> None:
         if self.stop_reason is StopReason.CANCELLED:
@@ -279,7 +277,7 @@ class RunTask:
 
     def _hand_back_interrupted(self) -> None:
         with transaction.atomic():
-            if self.run.hand_back(next_model=self.run.next_model):
+            if self.run.hand_back():
                 end_running_attempts(self.run.pk, Outcome.INTERRUPTED)
 
     async def _end(self, reason: EndReason, sentence: str) -> None:

@@ -243,6 +243,12 @@ def test_a_run_that_was_handed_back_goes_on_before_those_that_came_after_it_and_
 
 
 class TestFairness:
+    def test_a_flow_that_was_given_no_slot_gets_those_that_others_can_not_use(self) -> None:
+        for name in "abcd":
+            make_run(version_of(name), next_model="limited")
+        free = make_run(version_of("free"))
+        assert claim_ids(2, available_permits=permits(limited=0)) == [free.pk]
+
     def test_a_single_run_of_a_flow_does_not_wait_behind_the_batch_of_another(self) -> None:
         make_runs(50, version_of("batch"))
         single = make_run(version_of("single"))

@@ -18,9 +18,10 @@ from flows.engine.simulated_model import Fault, FaultKind
 from flows.engine.spec import AuditSpec, FlowSpec, OnExhausted
 from runs.filters import RunFilters
 from runs.matching_runs import fetch_matching_runs
-from runs.models import Attempt, DailyRuns, EndReason, FlowSpending, Run, RunStatus
+from runs.models import Attempt, DailyRuns, EndReason, FlowSpending, Run, RunStatus, Worker
 from runs.queue import draining, force_quit
 from runs.rollup import count_ended_runs
+from runs.spending import load_budgets
 from runs.stored_history import load_history
 from runs.sweep import sweep
 from runs.worker import event_loop, tasks
@@ -121,11 +122,15 @@ class TestWaits:
 
         settings.TOOLFLOW_PLUGIN_WAIT = 0
         make_worker(unable_versions=[run.version_id])
-        able = make_worker(pid=4712)
+        make_worker(pid=4712)
         sweep()
         run.refresh_from_db()
         assert run.status == RunStatus.QUEUED
-        able.delete()
+        Worker.objects.all().delete()
+        sweep()
+        run.refresh_from_db()
+        assert run.status == RunStatus.QUEUED, "without any worker nothing is known"
+        make_worker(unable_versions=[run.version_id])
         sweep()
         run.refresh_from_db()
         assert (run.status, run.end_reason) == (RunStatus.ERRORED, EndReason.CONFIGURATION)
@@ -233,6 +238,15 @@ class TestBudgetOfAFlow:
         late.refresh_from_db()
         assert (late.end_reason, late.attempt_count) == (EndReason.BUDGET_EXCEEDED, 0)
         assert provider.app.call_count == 1
+
+    def test_what_was_used_while_there_was_no_budget_counts_for_the_next_one(self) -> None:
+        version = self.run_within(1_000, make_flow(make_step(1))).version
+        assert load_budgets()[version.flow_id].tokens == 0
+        type(version.flow).objects.update(total_token_budget=None)
+        Run.objects.update(total_tokens=900, started_at=timezone.now())
+        assert load_budgets() == {}
+        type(version.flow).objects.update(total_token_budget=1_000)
+        assert load_budgets()[version.flow_id].tokens == 900
 
 
 ACCEPTING: dict[str, Any] = {"audits": (LENGTH,), "max_retries": 1, "on_exhausted": OnExhausted.ACCEPT_BEST}
