@@ -114,7 +114,12 @@ class Walk:
             self.began_changed = self.has_changed
         base = stored[number - 1] if number <= len(stored) else None
         if base is None and self.past.wanted == (self.origins.get(index), number):
-            return _Stop()
+            if not self.past.lacks_input:
+                return _Stop()
+            if has_impure_plugin(step, self.past.registry):
+                return _Stop(BacktestReason.IMPURE_PLUGIN)
+            if not await self.past.has_input(self.candidate, self.judged, index):
+                return Finish(EndStatus.ERRORED, EndReason.MISSING_INPUT, "")
         is_judged = base is not None or isinstance(action, Compute)
         if is_judged and has_impure_plugin(step, self.past.registry):
             return _Stop(BacktestReason.IMPURE_PLUGIN)

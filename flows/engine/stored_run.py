@@ -13,7 +13,7 @@ from flows.engine.errors import ExpressionError
 from flows.engine.evaluation import prepare_input, step_variables
 from flows.engine.history import CLEANED_OUTPUT, COUNTED, Attempt, History, Issue, Outcome
 from flows.engine.judging import compute_output, judge_output
-from flows.engine.planner import Action, Call, Compute, Finish, Wait, next_action
+from flows.engine.planner import Action, Call, Compute, EndStatus, Finish, Wait, next_action
 from flows.engine.plugins import PREFIX, Registry
 from flows.engine.redaction import Redactor
 from flows.engine.spec import FlowSpec, StepSpec
@@ -31,7 +31,9 @@ class StoredRun:
         self.registry = registry
         action = skip_wait(next_action(spec, history))
         self.end = action.status if isinstance(action, Finish) else None
-        """How it ended; None if that came from outside: it was cancelled, out of time, without an input."""
+        """How it ended; None if that came from outside: it was cancelled or out of time."""
+        self.lacks_input = False
+        """Whether it ended because its next step had no input."""
         keys: list[Any] = [(attempt.step, attempt.number) for attempt in history]
         self.wanted = self.end or (action.step, action.number)  # type: ignore[union-attr]  # no end: an attempt
         """What its own definition wants behind the last attempt: to end so, or another attempt."""
@@ -54,7 +56,21 @@ class StoredRun:
             if reason is not None:
                 return end_without_answer(BacktestKind.NOT_REPRODUCIBLE, reason, stored.step, stored.number)
             before = before.append(stored)
+        action = skip_wait(next_action(self.spec, before))
+        if isinstance(action, Call | Compute) and action.number == 1:
+            self.lacks_input = not has_impure_plugin(
+                self.spec.step(action.step), self.registry
+            ) and not await self.has_input(self.spec, before, action.step)
+            self.end = EndStatus.ERRORED if self.lacks_input else None
         return None
+
+    async def has_input(self, spec: FlowSpec, history: History, index: int) -> bool:
+        """Whether step ``index`` of ``spec`` gets an input behind ``history``."""
+        try:
+            await prepare_input(spec, history, index, self.registry)
+        except ExpressionError:
+            return False
+        return True
 
     def has_fired(self, step: int, audit: str) -> bool:
         """Whether an audit raised an issue when the run was judged again."""

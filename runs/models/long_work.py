@@ -7,8 +7,8 @@ from typing import Any, Self, TypeVar
 
 from django.conf import settings
 from django.db import models
-from django.db.models import Exists, F, OuterRef, Q, Value
-from django.db.models.functions import Concat, Now
+from django.db.models import Exists, F, OuterRef, Q
+from django.db.models.functions import Now
 
 from flows.engine.backtest_result import BacktestKind
 from flows.json_field import OrderedJSONField
@@ -169,7 +169,8 @@ class BacktestQuerySet(LongWorkQuerySet["Backtest"]):
         # Judged by itself, a version says nothing of what it would change.
         itself = published.filter(number=OuterRef("base_version"))
         rows = self.filter(Exists(published), ~Exists(itself), state=WorkState.DONE, leaves_out_each=False)
-        return rows.filter(query=Concat(Value("flow="), "flow__name", output_field=models.TextField()))
+        # Of the flow's own runs: by whatever name it had.
+        return rows.filter(query__startswith="flow=").exclude(query__contains="&")
 
     def listed(self) -> Self:
         """Backtests as lists show them: not those that leave out each audit, and without what is large."""

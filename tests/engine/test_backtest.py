@@ -65,6 +65,17 @@ ONE = make_flow(make_audited(LENGTH, COFFEE))
 
 
 class TestKinds:
+    def test_a_run_that_errored_for_want_of_an_input_may_go_on(self) -> None:
+        # What step 1 brought breaks its schema.
+        flow = make_flow(make_step(1, stop_on_failure=False, max_retries=0), make_step(2))
+        history = run(flow, tool_1=[{"text": 5}])
+        same = ask(flow, flow, history)
+        assert (same.kind, same.ended, same.ends) == (BacktestKind.SAME, EndStatus.ERRORED, EndStatus.ERRORED)
+        fixed = ask(flow, change(flow, output_sanitizer="{'text': string(value.text)}"), history)
+        assert (fixed.kind, fixed.reason) == (BacktestKind.BEYOND, BacktestReason.NOT_REACHED)
+        failed = ask(flow, change(flow, stop_on_failure=True), history)
+        assert (failed.kind, failed.ends) == (BacktestKind.SOONER, EndStatus.FAILED)
+
     def test_a_new_audit_refuses_and_the_next_call_is_a_lower_bound(self) -> None:
         history = run(ONE, tool_1=[SHORT, LONG])
         found = ask(ONE, change(ONE, audits=(*ONE.steps[0].audits, NO_TEA)), history)

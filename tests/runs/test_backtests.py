@@ -243,6 +243,9 @@ class TestPredictions:
             claim_run(make_run(version))
             found = load_prediction(version)
             assert found is not None and found["since"] == said
+        # By whatever name the flow had.
+        Flow.objects.update(name="renamed")
+        assert load_prediction(version) is not None
 
 
 READ, WRITE = "Read the order", "Write the confirmation"
