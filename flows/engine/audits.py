@@ -107,9 +107,10 @@ async def _collect_issues(audit: AuditSpec, evaluator: Evaluator, finding: Await
             faults.append(error)
             if isinstance(error, ExpressionTimeout):
                 break  # the messages of further findings would take as long
-    if (more := len(elements) - MAX_ISSUES) > 0:
-        sentence = f"The audit “{audit.name}” found {more:,} more; the first {MAX_ISSUES} are kept."
-        issues.append(Issue(code=MORE_ISSUES, severity=audit.severity, audit=audit.name, description=sentence))
+    if more := elements[MAX_ISSUES:]:
+        sentence = f"The audit “{audit.name}” found {len(more):,} more; the first {MAX_ISSUES} are kept."
+        severity = max(_find_severity(audit, element) for element in more)
+        issues.append(Issue(code=MORE_ISSUES, severity=severity, audit=audit.name, description=sentence))
     if faults:
         fully, first = "fully " if issues else "", faults[0]
         is_sentence = isinstance(first, (ExpressionError, ValueError))
@@ -150,6 +151,14 @@ def _read_fields(element: Any) -> dict[str, Any]:
     if isinstance(element, str):
         return {"description": element}
     return {}
+
+
+def _find_severity(audit: AuditSpec, element: Any) -> Severity:
+    """That of the issue of a finding, which is not built."""
+    try:
+        return Severity(_begin_found(element)[0]["severity"])
+    except Exception:  # noqa: BLE001  # as above; most say none of their own
+        return audit.severity
 
 
 def _begin_refused(audit: AuditSpec, refused: _RefusedItem) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -18,6 +18,7 @@ from flows.engine.clock import Clock, SystemClock
 from flows.engine.errors import ExpressionError, ModelErrorCode
 from flows.engine.evaluation import MissingInputError, prepare_input, step_variables
 from flows.engine.history import (
+    MARK,
     NO_USAGE,
     UNREPORTED_USAGE,
     Attempt,
@@ -34,7 +35,7 @@ from flows.engine.plugins import Registry
 from flows.engine.pricing import leave_unpriced, price_usage
 from flows.engine.prompt import build_own_message, build_request
 from flows.engine.providers import ModelClient, Providers, build_idempotency_key, find_providers
-from flows.engine.redaction import MARK, Redactor
+from flows.engine.redaction import Redactor
 from flows.engine.reply import ToolReply
 from flows.engine.settling import find_called_step, list_accepted
 from flows.engine.spec import FlowSpec, ServiceTier

@@ -20,6 +20,8 @@ from flows.engine.errors import ModelErrorCode
 
 MAX_CODE_LENGTH = 200
 """Characters."""
+MARK = "[redacted]"
+"""In the place of a redacted value; what a pattern found has the pattern's name in it."""
 CLEANED_OUTPUT = "cleaned_output"
 """The code of a note that something was replaced in an output that can't be stored."""
 

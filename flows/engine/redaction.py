@@ -19,13 +19,10 @@ from unicodedata import normalize
 from stdnum import iban, luhn
 
 from flows.engine.errors import Problem
-from flows.engine.history import MAX_CODE_LENGTH, Attempt, History, Issue, initial_attempt
+from flows.engine.history import MARK, MAX_CODE_LENGTH, Attempt, History, Issue, initial_attempt
 from flows.engine.json_values import dump_visible, format_pointer, parse_pointer
 from flows.engine.model_api import replace_texts
 from flows.engine.planner import Finish
-
-MARK = "[redacted]"
-"""Stands in the place of a value; what a pattern found has the pattern's name in it."""
 
 MIN_LENGTH = 4
 """Characters that a value needs to be searched for elsewhere: shorter ones are in any text. A sign doesn't count."""
@@ -166,6 +163,9 @@ def _list_text_forms(text: str) -> set[str]:
         return set()
     # Letters with marks are written in one character or in several.
     forms = {text, normalize("NFC", text), normalize("NFD", text)}
+    if len(text.casefold()) != len(text):
+        # A letter such as “ß” or “İ” becomes two in another case, which a search without case doesn't find.
+        forms |= {text.casefold(), text.upper()}
     for _ in range(_MAX_NESTING):
         forms |= {json.dumps(form, ensure_ascii=escapes)[1:-1] for form in forms for escapes in (True, False)}
     return forms

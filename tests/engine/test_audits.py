@@ -94,6 +94,12 @@ class TestFindings:
         more = result.issues[-1]
         assert (more.code, more.severity, "734 more" in more.description) == ("more_issues", Severity.MEDIUM, True)
 
+    @pytest.mark.parametrize(("own", "last", "passed"), [("low", "critical", False), ("critical", "low", True)])
+    async def test_what_is_not_kept_counts_by_its_worst_severity(self, own: str, last: str, passed: bool) -> None:
+        rule = f"lists.range({MAX_ISSUES + 1}).map(i, {{'severity': i < {MAX_ISSUES} ? 'low' : '{last}'}})"
+        result = await run_rule(rule, severity=own, fail_at="critical")
+        assert (result.issues[-1].severity, result.passed) == (last, passed)
+
 
 class TestPassing:
     @pytest.mark.parametrize("rule", ["false", "[{'severity': 'critical'}]", "1 / 0 == 1"])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flows.engine.errors import ExpressionError
-from flows.engine.history import History
+from flows.engine.history import MARK, History
 from flows.engine.message_template import MAX_PLACED_LENGTH
 from flows.engine.openai_client import simulated_client
 from flows.engine.prompt import (
@@ -19,7 +19,6 @@ from flows.engine.prompt import (
     build_system_message,
 )
 from flows.engine.providers import Api
-from flows.engine.redaction import MARK
 from flows.engine.spec import FlowSpec
 from tests.engine.builders import (
     TEXT_SCHEMA,

@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.engine.history import Attempt, Outcome
+from flows.engine.history import MARK, Attempt, Outcome
 from flows.engine.openai_client import simulated_client
 from flows.engine.plugins import Registry
 from flows.engine.providers import Api
-from flows.engine.redaction import MARK, PATTERNS, Redactor, redact_input
+from flows.engine.redaction import PATTERNS, Redactor, redact_input
+from flows.engine.settling import find_stall
 from flows.engine.spec import AuditSpec
-from tests.engine.builders import MemoryRecorder, make_attempt, make_flow, make_history, make_step
+from tests.engine.builders import MemoryRecorder, make_attempt, make_flow, make_history, make_issue, make_step
 from tests.engine.executions import execute, make_execution, outcomes, simulate
 
 SECRET = "Anna “Ännchen” Bach"
@@ -58,6 +59,8 @@ class TestPointers:
             ("Ada Lovelace", '{"a": "ada\\nlovelace"}', f'{{"a": "{MARK}"}}'),
             ("Chlo\u00eb", "chloe\u0308 and CHLO\u00cb", f"{MARK} and {MARK}"),
             ("Mark", "A benchmark of markets, mark my words", f"A benchmark of markets, {MARK} my words"),
+            ("Straße 12", "STRASSE 12, Strasse 12", f"{MARK}, {MARK}"),
+            ("İstanbul", "to İSTANBUL", f"to {MARK}"),
             (5551234, "n_5551234, n5551234x, +5551234€, 55512345", f"n_{MARK}, n{MARK}x, +{MARK}€, 55512345"),
             (48250.5, "48250.50 EUR, 48250.51, 48250.501, 148250.5", f"{MARK} EUR, 48250.51, 48250.501, 148250.5"),
             (7, "7 or 42 or 12.0", "7 or 42 or 12.0"),
@@ -242,6 +245,16 @@ class TestAttempts:
         assert "geheim" not in end.history.attempts(1)[0].model_copy(update={"request": None}).model_dump_json()
         (issue,) = end.history.attempts(1)[0].issues
         assert (issue.code, issue.audit, issue.description) == (f"unknown:{MARK}", f"Of {MARK}", f"Bad: {MARK}")
+
+    def test_outputs_of_which_something_was_taken_out_may_have_differed(self) -> None:
+        step = make_step(stall_after=2, max_retries=5)
+
+        def find(output: Any) -> int | None:
+            return find_stall(
+                step, [make_attempt(1, n, "failed", output=output, issues=[make_issue(code=f"c{n}")]) for n in (1, 2)]
+            )
+
+        assert (find({"name": "Anna"}), find({"name": MARK})) == (2, None)
 
     async def test_the_sentence_of_an_end_is_redacted(self) -> None:
         flow = make_flow(make_step(input_expression="{'x': int(input.name)}"), redact=("/name",))
