@@ -79,8 +79,16 @@ def _find_problems(spec: FlowSpec) -> list[Problem]:
     return find_problems(spec) or list(find_contradictions(spec))
 
 
-def read_schema_texts(document: dict[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
-    """The document with the JSON of its schemas read, and what is wrong with their texts; such schemas are left out."""
+def render_text(document: dict[str, Any]) -> str:
+    """The flow file of a document. A schema whose JSON can't be read is in it as the text that was typed."""
+    return render_document(read_schema_texts(document, leaves_out=False)[0])
+
+
+def read_schema_texts(document: dict[str, Any], *, leaves_out: bool = True) -> tuple[dict[str, Any], list[Problem]]:
+    """The document with the JSON of its schemas read, and what is wrong with their texts.
+
+    Such schemas are left out, or stay as texts.
+    """
     problems: list[Problem] = []
 
     def read(part: Any, name: str, path: str) -> Any:
@@ -94,7 +102,7 @@ def read_schema_texts(document: dict[str, Any]) -> tuple[dict[str, Any], list[Pr
         except JsonError as error:
             sentence = next((text for sign, text in _JSON_SENTENCES.items() if sign in error.message), error.message)
             problems.append(Problem(f"{path}/{name}", str(JsonError(sentence, error.line, error.column))))
-            return rest
+            return rest if leaves_out else part
 
     whole = read(document, "input_schema", "")
     if isinstance(steps := whole.get("steps"), list):
@@ -158,9 +166,9 @@ def check_and_store_draft(request: HttpRequest) -> HttpResponse:
             return JsonResponse({"document": None, "problems": list(map(describe_problem, error.problems))[:MAX_SHOWN]})
     flow, document, base_version = fetch_target({**posted, **extra})
     checked = check_document(document)
-    problems = find_text_problems(text) if text and checked.problems else checked.list_problems()
+    problems = find_text_problems(text) if text else checked.list_problems()
     if posted.get("as_text"):
-        extra["text"] = render_document(read_schema_texts(document)[0])
+        extra["text"] = render_text(document)
     latest = flow.versions.first() if flow is not None else None
     user: Any = request.user
     base = latest
@@ -197,8 +205,9 @@ def list_other_drafts(flow: Flow | None, user: Any) -> QuerySet[FlowDraft]:
 def _differs(checked: CheckedDocument, base: FlowVersion | None) -> bool:
     """Whether a document is another than that of the version that its page was made of, or of a new page."""
     stored = NEW_DOCUMENT if base is None else thaw_schemas(base.spec)
+    read, unreadable = read_schema_texts(checked.document)
     # As text: the order of a schema's properties counts, and true is not 1.
-    if dump_json(stored) == dump_json(read_schema_texts(checked.document)[0]):
+    if not unreadable and dump_json(stored) == dump_json(read):
         return False
     if base is None or checked.spec is None or checked.problems:
         return True

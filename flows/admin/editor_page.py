@@ -23,7 +23,7 @@ from flows.admin.document_check import (
     find_text_problems,
     list_other_drafts,
     read_document_of,
-    read_schema_texts,
+    render_text,
     write_schema_texts,
 )
 from flows.admin.language import describe_choices, describe_editor
@@ -32,7 +32,7 @@ from flows.admin.version_rows import describe_new_version
 from flows.engine.errors import SpecError
 from flows.engine.json_values import parse_object
 from flows.engine.spec import FlowSpec
-from flows.flow_file import MAX_FILE_BYTES, FlowFileError, parse_document, render_document
+from flows.flow_file import MAX_FILE_BYTES, FlowFileError, parse_document
 from flows.models import Flow, FlowDraft, FlowVersion
 from flows.plugin_use import find_missing_names
 from flows.providers import find_flow_warnings
@@ -268,7 +268,7 @@ def _render(
         "flow": flow,
         "original": flow,
         "editor": editor,
-        "text": posted.text if posted is not None and posted.text else render_document(read_schema_texts(document)[0]),
+        "text": posted.text if posted is not None and posted.text else render_text(document),
         "base_version": base,
         "draft": draft if posted is None else None,
         "others": list_other_drafts(flow, request.user),

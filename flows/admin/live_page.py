@@ -12,6 +12,7 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 
 from flows.admin.access import require_permission
+from flows.admin.version_rows import describe_use
 from flows.engine.differences import compare_specs
 from flows.models import Flow
 
@@ -30,7 +31,7 @@ def list_urls(flow_admin: Any) -> list[URLPattern]:
                     flow_admin.log_change(request, flow, f"Made version {version.number} live.")
                 flow.make_live(version)
                 messages.success(
-                    request, f"Version {number} is live: new runs use it. Runs in progress keep their version."
+                    request, f"Version {number} is live: {describe_use(flow)} Runs in progress keep their version."
                 )
                 return HttpResponseRedirect(reverse("admin:flows_flow_change", args=[flow.pk]))
         context = {**flow_admin.admin_site.each_context(request), "title": "Make live", "opts": flow_admin.opts}

@@ -68,7 +68,11 @@ class FlowSettingsForm(_FlowForm):
     def clean(self) -> dict[str, Any] | None:
         """Outputs go with their runs, if not before."""
         cleaned = super().clean()
-        runs, outputs = self.cleaned_data.get("keep_days"), self.cleaned_data.get("keep_outputs_days")
+        # What the page did not change stays as it is stored now.
+        runs, outputs = (
+            (self.cleaned_data.get if name in self.changed_data else vars(self.instance).get)(name)
+            for name in ("keep_days", "keep_outputs_days")
+        )
         if runs and outputs is not None and outputs > runs:
             sentence = f"Outputs can’t be kept longer than their runs: enter at most {runs:,} days, or leave it empty."
             self.add_error("keep_outputs_days", sentence)

@@ -19,7 +19,7 @@ from django.urls import URLPattern, path, reverse
 from flows.admin.access import require_permission
 from flows.admin.posted_json import parse_number
 from flows.admin.uploads import Upload, describe_import, find_obstacle
-from flows.admin.version_rows import UNREADABLE
+from flows.admin.version_rows import UNREADABLE, describe_use
 from flows.engine.differences import compare_specs
 from flows.flow_file import SCHEMA_PATH, render_flow
 from flows.models import Flow, FlowVersion
@@ -152,7 +152,7 @@ def _import(site: AdminSite, request: HttpRequest, upload: Upload) -> dict[str, 
         admin.log_change(request, version.flow, said)
     live = version.flow.live_version
     if live is not None and live.pk == version.pk:
-        messages.success(request, f"{said} It is live: new runs use it.")
+        messages.success(request, f"{said} It is live: {describe_use(version.flow)}")
     else:
         messages.success(request, f"{said} New runs still use {f'version {live.number}' if live else 'no version'}.")
     return {"version": version}

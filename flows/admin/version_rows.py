@@ -70,11 +70,16 @@ def summarise_versions(versions: Sequence[FlowVersion]) -> dict[int, str]:
     return summaries
 
 
+def describe_use(flow: Flow) -> str:
+    """What a version that is live means for new runs."""
+    return "no new runs can be started, since the flow is archived." if flow.is_archived else "new runs use it."
+
+
 def describe_new_version(said: str, version: FlowVersion) -> str:
     """What was done with the latest version, ``said``, and whether new runs use it; HTML if that holds a link."""
     flow = version.flow
     if flow.live_version_id == version.pk:
-        return f"{said}, which is live: new runs use it."
+        return f"{said}, which is live: {describe_use(flow)}"
     return format_html(
         '{}. New runs still use {}. <a href="{}">Make version {} live</a>',
         said,

@@ -149,6 +149,20 @@ def test_settings_are_stored_and_logged_with_old_and_new_values_and_make_no_vers
     assert (read_settings()[1], FlowVersion.objects.count()) == (1_000_000, 2)
 
 
+def test_what_two_pages_change_must_fit_together(editor: Client) -> None:
+    store_flow()
+    first, second = Settings(editor), Settings(editor)
+    assert first.post(keep_days="30").status_code == 302
+    assert second.post(keep_outputs_days="60").status_code == 200
+    assert Flow.objects.get().keep_outputs_days is None
+
+
+def test_a_version_of_an_archived_flow_that_is_made_live_promises_no_runs(opened: EditorPage, editor: Client) -> None:
+    press(editor, opened)
+    (message,) = press(editor, opened, "versions/1/make-live")
+    assert "no new runs can be started" in message
+
+
 @pytest.mark.parametrize(
     "values",
     [

@@ -230,6 +230,16 @@ class TestText:
         assert (back["document"], back["is_changed"]) == (document, False)
         assert not FlowDraft.objects.exists()
 
+    def test_a_schema_that_can_not_be_read_yet_is_in_no_form_lost(self, admin_client: Client, flow: Flow) -> None:
+        document: Any = admin_client.get(reverse("admin:flows_flow_change", args=[flow.pk])).context["editor"]
+        document = {**document["document"], "input_schema": '{"type": "object",}'}
+        answer = self.ask(admin_client, flow, document=document, as_text=True)
+        assert answer["is_changed"] and FlowDraft.objects.get().document == document
+        back = self.ask(admin_client, flow, text=answer["text"])
+        assert back["document"] == document
+        for asked in (answer, back):
+            assert [one["path"] for one in asked["problems"]] == ["/input_schema"]  # type: ignore[attr-defined]
+
     def test_problems_of_a_text_have_their_lines(self, admin_client: Client, flow: Flow) -> None:
         answer = self.ask(
             admin_client, flow, text="name: sorted\nsteps:\n- name: One\n  max_retries: -1\n  compute: '{}'\n"

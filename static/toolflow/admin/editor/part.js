@@ -113,7 +113,7 @@
   }
 
   const slug = (name) =>
-    name.normalize("NFKD").replace(/[\u0300-\u036f]/g, "").toLowerCase().replace(/[^a-z0-9]+/g, "_").replace(/^_+|_+$/g, "").slice(0, 60);
+    name.normalize("NFKD").replace(/[\u0300-\u036f]/g, "").toLowerCase().replace(/[^a-z0-9]+/g, "_").replace(/^_+/, "").slice(0, 60).replace(/_+$/, "");
 
   function findFree(name, taken, sign) {
     let found = name;

@@ -16,6 +16,7 @@
   let asking = null;
   let pending = Promise.resolve(); // the last check that was asked for
   let isKept = true; // whether the server has all that was typed
+  let isRefused = false; // whether the server did not take what was typed last
   let isSaving = false;
   let isTried = false; // whether saving was tried: then all that is missing is reported, too
   let isText = false; // “Edit as YAML”
@@ -95,8 +96,10 @@
     if (isSaving) return;
     try {
       await check();
+      isRefused = false;
     } catch (error) {
       if (error.name === "AbortError") return;
+      isRefused = true;
       showDraft(`draft not kept: ${error.message}`);
       if (error.wait) checkSoon(error.wait * 1000);
     }
@@ -125,9 +128,11 @@
     if (isKept || isSaving || !data.may_change) return;
     const body = JSON.stringify(question());
     const headers = { "Content-Type": "application/json", "X-CSRFToken": findToken() };
-    // Browsers take at most 64 KB along.
-    isKept = body.length < 60_000 && !isText;
-    fetch(data.urls.check, { method: "POST", headers, body, keepalive: isKept }).catch(() => (isKept = false));
+    // Browsers take at most 64 KB along. A server that kept no draft a moment ago may not keep this one.
+    isKept = new TextEncoder().encode(body).length < 60_000 && !isText && !isRefused;
+    fetch(data.urls.check, { method: "POST", headers, body, keepalive: isKept, redirect: "manual" })
+      .then((response) => (isKept &&= response.ok))
+      .catch(() => (isKept = false));
   }
   document.addEventListener("visibilitychange", () => document.visibilityState === "hidden" && keepNow());
   window.addEventListener("pagehide", keepNow);
@@ -213,6 +218,9 @@
   }
   find("editor-undo")?.addEventListener("click", undo);
   find("editor-discard")?.addEventListener("click", () => {
+    // What is shown now is the latest version, which the draft may not have been made of.
+    data.base_version = data.latest;
+    form.elements.base_version.value = data.latest;
     flow.replace(data.stored);
     announce("Your draft was discarded. Undo brings it back.");
   });
