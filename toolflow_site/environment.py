@@ -32,8 +32,11 @@ MIN_SECRET_KEY_LENGTH = 32
 def load_env_file(path: Path) -> None:
     """Add the ``NAME=value`` lines of ``path``, if it exists, to the environment; what is set already stays.
 
-    Raises ``ImproperlyConfigured`` with the number of the first line that is none, no comment and not empty.
+    Raises ``ImproperlyConfigured`` with the number of the first line that is none, no comment and not empty, and for
+    a file that TOOLFLOW_ENV_FILE names and that does not exist.
     """
+    if not path.exists() and read_text("TOOLFLOW_ENV_FILE"):
+        raise ImproperlyConfigured(f"TOOLFLOW_ENV_FILE names {path}, which does not exist.")
     if not path.is_file():
         return
     for number, line in enumerate(_read_file(path, str(path)).splitlines(), start=1):

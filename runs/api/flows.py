@@ -17,7 +17,7 @@ from django.http import HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -56,13 +56,31 @@ from runs.api.idempotency import idempotent
 from runs.api.paging import build_page, fetch_rows
 from runs.api.problems import Conflict, InvalidBody
 from runs.api.run_bodies import Budget
-from runs.documents.base import WHOLE, Amount, Answer, Body, Flag, Name, Nothing, Omitted, Page, Paging, Query, Text
+from runs.documents.base import (
+    WHOLE,
+    Amount,
+    Answer,
+    Body,
+    Flag,
+    Name,
+    Nothing,
+    Omitted,
+    Page,
+    Paging,
+    Query,
+    refuse_unstorable,
+)
 from runs.retention.policy import effective_policy
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Parameters
 
-Note = Annotated[Text, Field(max_length=NOTE_LENGTH), BeforeValidator(lambda text: " ".join(text.split()))]
+Note = Annotated[
+    str,
+    Field(max_length=NOTE_LENGTH),
+    AfterValidator(refuse_unstorable),
+    BeforeValidator(lambda text: " ".join(text.split())),
+]
 
 
 class FlowFilters(Paging):
@@ -275,7 +293,8 @@ def _change_settings(request: Request, flow: FlowRow, body: ChangedSettings) -> 
         if name in body.model_fields_set and old != new:
             changes[name] = f"{name} {'none' if old is None else old} → {'none' if new is None else new}"
             setattr(flow, name, new)
-    if flow.keep_days and flow.keep_outputs_days and flow.keep_outputs_days > flow.keep_days:
+    is_about_days = not {"keep_days", "keep_outputs_days"}.isdisjoint(changes)
+    if is_about_days and flow.keep_days and flow.keep_outputs_days and flow.keep_outputs_days > flow.keep_days:
         sentence = f"Outputs can’t be kept longer than their runs: send at most {flow.keep_days:,} days, or null."
         raise InvalidBody([Problem("/keep_outputs_days", sentence)])
     if changes:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from flows.engine.spec import COST_PLACES, MAX_COST_BUDGET, MAX_TIME_LIMIT, MAX_TOKEN_BUDGET, MIN_COST_BUDGET
-from runs.documents.base import WHOLE, Body, FreeObject, Positive, Text
+from runs.documents.base import WHOLE, Body, FreeObject, Positive, Text, refuse_unstorable
 from runs.documents.run import PriorityName
 from runs.run_options import MAX_LABEL_LENGTH, MAX_LABELS, validate_webhook_url
 from runs.webhooks.addresses import MAX_ADDRESS_BYTES
@@ -92,7 +92,7 @@ Labels = Annotated[list[Label], Field(max_length=MAX_LABELS)]
 
 MAX_RUNS = 1_000
 """Runs that one request may start."""
-FlowName = Annotated[Text, Field(min_length=1, max_length=100)]
+FlowName = Annotated[str, Field(min_length=1, max_length=100), AfterValidator(refuse_unstorable)]
 
 
 def _parse_version(value: Any) -> Any:

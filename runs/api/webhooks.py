@@ -29,7 +29,7 @@ from runs.api.base import DELETED, LOCATION, RETRY_AFTER, ApiView, operation
 from runs.api.idempotency import idempotent
 from runs.api.paging import build_page, fetch_rows
 from runs.api.problems import Conflict, InvalidBody
-from runs.api.run_bodies import WebhookUrl
+from runs.api.run_bodies import FlowName, WebhookUrl
 from runs.api.webhook_deliveries import SENT, SHOWN_TO, ShownUrl, answer_sent
 from runs.documents.base import (
     Answer,
@@ -37,7 +37,6 @@ from runs.documents.base import (
     Nothing,
     Page,
     RowPaging,
-    Text,
     Url,
     link,
 )
@@ -111,7 +110,7 @@ class NewEndpoint(ChangedEndpoint):
     """An endpoint to be created. All events are sent if none is named, and it is enabled."""
 
     webhook_url: WebhookUrl = Field(description="An http or https address.")
-    flow: Annotated[Text, Field(min_length=1, max_length=100)] | None = Field(
+    flow: FlowName | None = Field(
         None, description="The name of the flow whose runs are sent; null for those of all flows."
     )
 

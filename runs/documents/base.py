@@ -148,7 +148,7 @@ def _parse_whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _refuse_unstorable(text: str) -> str:
+def refuse_unstorable(text: str) -> str:
     if found := re.search("[\x00\ud800-\udfff]", text):
         raise ValueError(f"This holds U+{ord(found[0]):04X}, which can’t be stored.")
     return text
@@ -158,9 +158,9 @@ WHOLE = BeforeValidator(_parse_whole)
 """Comes last: ``Annotated[int, Field(ge=1), WHOLE]``. A bound outside of it would be missing from the schema."""
 Whole = Annotated[int, WHOLE]
 Positive = Annotated[int, Field(ge=1), WHOLE]
-Text = Annotated[str, AfterValidator(_refuse_unstorable)]
+Text = Annotated[str, AfterValidator(refuse_unstorable)]
 """Text that can be stored."""
-Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_refuse_unstorable)]
+Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(refuse_unstorable)]
 """What something is found by."""
 FreeObject = Annotated[dict[Any, Any], WithJsonSchema({"type": "object", "additionalProperties": True})]
 """A JSON object with anything in it. What can't be stored is found where it is stored."""

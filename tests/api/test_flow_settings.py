@@ -44,6 +44,10 @@ def test_what_is_named_is_set_and_the_rest_stays(editor: Script) -> None:
     assert (second["max_runs_in_flight"], second["budget_period"]) == (20, "day")
     # What is stored counts where settings must fit together.
     assert list_wrong(editor.ask("PATCH", PATH, {"keep_outputs_days": 91}), 422) == ["/keep_outputs_days"]
+    # Only of what is changed.
+    Flow.objects.update(keep_outputs_days=91)
+    assert change(editor, max_runs_in_flight=21)["max_runs_in_flight"] == 21
+    Flow.objects.update(keep_outputs_days=30)
     third = change(editor, keep_days=None)
     assert (third["keep_days"], third["keep_outputs_days"]) == (None, 30)
 

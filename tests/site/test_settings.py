@@ -193,6 +193,8 @@ def test_an_env_file_counts_where_the_environment_says_nothing(data_dir: Path, t
     with pytest.raises(ImproperlyConfigured, match=f"^Line 2 of {env_file} ") as raised:
         read_settings(data_dir, TOOLFLOW_ENV_FILE=str(env_file))
     assert KEY not in str(raised.value)
+    with pytest.raises(ImproperlyConfigured, match="does not exist"):
+        read_settings(data_dir, TOOLFLOW_ENV_FILE=str(tmp_path / "other"))
 
 
 def test_keys_and_passwords_are_on_no_debug_page(data_dir: Path) -> None:
