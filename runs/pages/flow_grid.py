@@ -140,7 +140,7 @@ def _describe_notable(found: Mapping[str, tuple[int, str]]) -> str:
     """The step that did not pass, or else the one that needed most attempts."""
     for name, (tries, outcome) in found.items():
         if outcome in (Outcome.FAILED, Outcome.INVALID, Outcome.ERRORED):
-            # Attempts without an answer are no tries.
+            # Attempts without an answer are not counted as tries.
             after = f" after {format_plural(tries, 'attempt')}" if tries else ""
             return f"{name} {STATES[outcome].word.lower()}{after}"
     name, (tries, _) = max(found.items(), key=lambda item: item[1][0], default=("", (0, "")))
