@@ -94,11 +94,11 @@
   // “Include results of steps” names steps by number: the numbers follow when steps move, come or go.
   function followSteps(before, after) {
     const places = new Map(after.map((one, index) => [one, index + 1]));
-    return after.map((one) => {
+    return after.map((one, index) => {
       if (!Array.isArray(one.include_results)) return one;
       const numbers = one.include_results
         .map((number) => (number > 0 && before[number - 1] ? places.get(before[number - 1]) : number))
-        .filter((number) => number !== undefined);
+        .filter((number) => number !== undefined && number <= index);
       if (numbers.join() === one.include_results.join()) return one;
       const { include_results: _, ...rest } = one;
       return numbers.length ? { ...rest, include_results: numbers } : rest;
