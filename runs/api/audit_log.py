@@ -12,11 +12,10 @@ from rest_framework.request import Request
 
 from runs.api.access import READ_AUDIT_LOG
 from runs.api.base import ApiView, operation
-from runs.api.figures import Day
 from runs.api.paging import build_page, cut_rows
 from runs.audit_log.entries import KINDS, fetch_entries, filter_entries
 from runs.audit_log.events import AuditAction
-from runs.documents.base import Answer, Name, Omitted, Page, RowPaging, TextOrNull
+from runs.documents.base import Answer, Day, Name, Omitted, Page, RowPaging, TextOrNull
 from runs.models import AuditEntry
 
 

@@ -1,22 +1,17 @@
-"""Statistics of flows, audits and usage, and what goes on now.
+"""Models of statistics: of flows, audits and usage, and of what goes on now.
 
 Models of sums read their attributes. Validate them with the context ``is_simulated``: simulated runs have no cost.
 """
 
 from __future__ import annotations
 
-import re
 from datetime import date, datetime, timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from flows.engine.history import Severity
-from runs.documents.base import Amount, Answer, Count, Name, Omitted, Query, RowNumber, TextOrNull
-
-MAX_DAYS = 1_000
-"""Days that one request may ask for."""
-DEFAULT_DAYS = 30
+from runs.documents.base import Amount, Answer, Count, Omitted, TextOrNull
 
 _COST_PLACES = 8
 _OF_RUNS = "null of one model or step, of which there are only attempts"
@@ -373,69 +368,3 @@ class Overview(Answer):
     is_simulated: bool = Field(description="Whether `today` and `median` are of simulated runs.")
     today: TodayFigures = Field(description="Runs that ended today; they are counted within seconds.")
     median: MedianFigures | None = Field(description="The median day of the 7 before; null without any run.")
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Parameters
-
-
-def _require_day(text: Any) -> Any:
-    # Pydantic takes times and seconds as well. No column has rows of other years; dates near the ends of the calendar
-    # have no span before them.
-    if isinstance(text, str) and not re.fullmatch(r"(19[7-9]|2[0-9][0-9])[0-9]-[0-9]{2}-[0-9]{2}", text, re.ASCII):
-        raise ValueError("This must be a day such as 2026-11-21.")
-    return text
-
-
-Day = Annotated[date, BeforeValidator(_require_day)]
-
-
-class OverviewQuery(Query):
-    """Which runs are meant."""
-
-    simulated: Literal["true", "false"] = Field("false", description="Simulated runs or real ones, never both.")
-
-    @property
-    def is_simulated(self) -> bool:
-        return self.simulated == "true"
-
-
-class SpanQuery(OverviewQuery):
-    """Which days and which version are meant."""
-
-    first: Day | Omitted = Field(
-        None,
-        alias="from",
-        description=f"The first day (UTC) on which runs ended. By default the span has {DEFAULT_DAYS} days; it may "
-        f"have {MAX_DAYS:,}.",
-    )
-    last: Day | Omitted = Field(None, alias="to", description="The last day (UTC), counted in; by default today.")
-    version: RowNumber | Omitted = Field(None, description="Only runs of the version of this number.")
-
-
-class FlowStatisticsQuery(SpanQuery):
-    """Which figures of a flow are read."""
-
-    model: Name | Omitted = Field(None, description="Only attempts that this model answered.")
-    group_by: Literal["day", "week", "none"] = Field(
-        "day", description="The length of a period; `none` omits `periods`."
-    )
-
-
-class AuditQuery(SpanQuery):
-    """Which audits of a flow come first."""
-
-    sort: Literal["fired", "cost"] = Field("fired", description="Order by number of issues or by cost.")
-
-
-class UsageQuery(SpanQuery):
-    """Which usage is read, and what it is grouped by."""
-
-    flow: Name | Omitted = Field(None, description="Only runs of the flow of this name.")
-    version: RowNumber | Omitted = Field(None, description="Only runs of this version of `flow`, which it needs.")
-    model: Name | Omitted = Field(None, description="Only attempts that this model answered.")
-    group_by: list[Group] = Field(
-        ["flow"],
-        description="The keys to group usage by, separated by commas: any of `flow`, `version`, `model` and `day`. "
-        "Versions are numbered within their flow, so `version` includes the flow.",
-    )

@@ -5,31 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
+from pydantic import Field
 from rest_framework.request import Request
 
 from flows.engine.errors import Problem
 from flows.models import Flow, FlowVersion
 from runs.api.access import READ_RUNS
 from runs.api.base import ApiView, operation
-from runs.api.figures import (
-    DEFAULT_DAYS,
-    MAX_DAYS,
-    AuditQuery,
-    AuditStatistics,
-    FlowStatistics,
-    FlowStatisticsQuery,
-    Overview,
-    OverviewQuery,
-    SpanQuery,
-    StepFigures,
-    UsageQuery,
-    UsageStatistics,
-)
+from runs.api.figures import AuditStatistics, FlowStatistics, Group, Overview, StepFigures, UsageStatistics
 from runs.api.problems import InvalidQuery
+from runs.documents.base import Day, Name, Omitted, Query, RowNumber
 from runs.models import Run
 from runs.statistics.figures import (
     FLOW,
@@ -52,6 +41,9 @@ from runs.statistics.queue_state import fetch_queue_state
 from runs.statistics.sums import WEEK, Period, RunSums, StepSums, last_days, split_cost_of_runs, sum_by, sum_by_slot
 
 _operation = partial(operation, tag="Statistics")
+MAX_DAYS = 1_000
+"""Days that one request may ask for."""
+DEFAULT_DAYS = 30
 MAX_ITEMS = 1_000
 """Items of an answer about usage."""
 MAX_VERSIONS = 100
@@ -59,6 +51,65 @@ MAX_ISSUES = 50
 MAX_RUNNING = 20
 MAX_COUNTED = 1_000
 """Running runs that are listed, and that are counted."""
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Parameters
+
+
+class OverviewQuery(Query):
+    """Which runs are meant."""
+
+    simulated: Literal["true", "false"] = Field("false", description="Simulated runs or real ones, never both.")
+
+    @property
+    def is_simulated(self) -> bool:
+        return self.simulated == "true"
+
+
+class SpanQuery(OverviewQuery):
+    """Which days and which version are meant."""
+
+    first: Day | Omitted = Field(
+        None,
+        alias="from",
+        description=f"The first day (UTC) on which runs ended. By default the span has {DEFAULT_DAYS} days; it may "
+        f"have {MAX_DAYS:,}.",
+    )
+    last: Day | Omitted = Field(None, alias="to", description="The last day (UTC), counted in; by default today.")
+    version: RowNumber | Omitted = Field(None, description="Only runs of the version of this number.")
+
+
+class FlowStatisticsQuery(SpanQuery):
+    """Which figures of a flow are read."""
+
+    model: Name | Omitted = Field(None, description="Only attempts that this model answered.")
+    group_by: Literal["day", "week", "none"] = Field(
+        "day", description="The length of a period; `none` omits `periods`."
+    )
+
+
+class AuditQuery(SpanQuery):
+    """Which audits of a flow come first."""
+
+    sort: Literal["fired", "cost"] = Field("fired", description="Order by number of issues or by cost.")
+
+
+class UsageQuery(SpanQuery):
+    """Which usage is read, and what it is grouped by."""
+
+    flow: Name | Omitted = Field(None, description="Only runs of the flow of this name.")
+    version: RowNumber | Omitted = Field(None, description="Only runs of this version of `flow`, which it needs.")
+    model: Name | Omitted = Field(None, description="Only attempts that this model answered.")
+    group_by: list[Group] = Field(
+        ["flow"],
+        description="The keys to group usage by, separated by commas: any of `flow`, `version`, `model` and `day`. "
+        "Versions are numbered within their flow, so `version` includes the flow.",
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Operations
 
 
 class Statistics(ApiView):

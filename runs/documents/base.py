@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import date
 from decimal import Decimal
 from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
 
@@ -193,6 +194,17 @@ NUMBER = BeforeValidator(_parse_number)
 RowNumber = Annotated[int, Field(ge=1), AfterValidator(_bound), NUMBER]
 """The number of a row, such as a run."""
 Limit = Annotated[int, Field(ge=1, le=MAX_LIMIT, description="How many items a page has at most."), NUMBER]
+
+
+def _require_day(text: Any) -> Any:
+    # Pydantic takes times and seconds as well. No column has rows of other years; dates near the ends of the calendar
+    # have no span before them.
+    if isinstance(text, str) and not re.fullmatch(r"(19[7-9]|2[0-9][0-9])[0-9]-[0-9]{2}-[0-9]{2}", text, re.ASCII):
+        raise ValueError("This must be a day such as 2026-11-21.")
+    return text
+
+
+Day = Annotated[date, BeforeValidator(_require_day)]
 
 
 class Paging(Query):
