@@ -69,9 +69,9 @@ class FlowSettingsForm(_FlowForm):
         """Outputs go with their runs, if not before."""
         cleaned = super().clean()
         # What the page did not change stays as it is stored now.
+        posted, stored = self.cleaned_data, vars(self.instance)
         runs, outputs = (
-            (self.cleaned_data.get if name in self.changed_data else vars(self.instance).get)(name)
-            for name in ("keep_days", "keep_outputs_days")
+            (posted if name in self.changed_data else stored).get(name) for name in ("keep_days", "keep_outputs_days")
         )
         if runs and outputs is not None and outputs > runs:
             sentence = f"Outputs can’t be kept longer than their runs: enter at most {runs:,} days, or leave it empty."
