@@ -73,7 +73,8 @@ def load_budgets() -> dict[int, FlowBudget]:
     today = datetime.now(UTC).date()
     flows = list(budgeted.only("title", "budget_period", "total_token_budget", "total_cost_budget"))
     rows = {(row.flow_id, row.period_start): row for row in _current_rows(today)}
-    if stale := [row.pk for row in rows.values() if row.flow_id not in {flow.pk for flow in flows}]:
+    keys = {flow.pk for flow in flows}
+    if stale := [row.pk for row in rows.values() if row.flow_id not in keys]:
         # Nothing is counted for a flow without a budget: with the next one its runs are summed up again.
         FlowSpending.objects.filter(pk__in=stale).delete()
     budgets = {}

@@ -10,7 +10,7 @@ from typing import Any
 
 from flows.engine.backtest_result import BacktestKind, BacktestReason, RunBacktest, end_without_answer
 from flows.engine.errors import ExpressionError
-from flows.engine.evaluation import prepare_input, step_variables
+from flows.engine.evaluation import MissingInputError, prepare_input, step_variables
 from flows.engine.history import CLEANED_OUTPUT, COUNTED, Attempt, History, Issue, Outcome
 from flows.engine.judging import compute_output, judge_output
 from flows.engine.planner import Action, Call, Compute, EndStatus, Finish, Wait, next_action
@@ -57,19 +57,20 @@ class StoredRun:
                 return end_without_answer(BacktestKind.NOT_REPRODUCIBLE, reason, stored.step, stored.number)
             before = before.append(stored)
         action = skip_wait(next_action(self.spec, before))
-        if isinstance(action, Call | Compute) and action.number == 1:
-            self.lacks_input = not has_impure_plugin(
-                self.spec.step(action.step), self.registry
-            ) and not await self.has_input(self.spec, before, action.step)
+        if not isinstance(action, Finish) and not has_impure_plugin(self.spec.step(action.step), self.registry):
+            self.lacks_input = not await self.has_input(self.spec, before, action.step)
             self.end = EndStatus.ERRORED if self.lacks_input else None
         return None
 
     async def has_input(self, spec: FlowSpec, history: History, index: int) -> bool:
-        """Whether step ``index`` of ``spec`` gets an input behind ``history``."""
+        """Whether there is anything that step ``index`` of ``spec`` works on behind ``history``."""
         try:
             await prepare_input(spec, history, index, self.registry)
-        except ExpressionError:
+        except MissingInputError:
             return False
+        except ExpressionError:
+            # What is redacted may not be enough to make the input of again.
+            return True
         return True
 
     def has_fired(self, step: int, audit: str) -> bool:
