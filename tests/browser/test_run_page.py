@@ -231,6 +231,10 @@ def test_a_run_is_followed_to_its_end_and_leaves_the_reader_alone(admin_page: Pa
     page.evaluate("window.line = document.getElementById('announcement')")
     expect(pane).to_contain_text("Waiting for the model…")
     run.end_attempt("failed", output={"text": "a line that is read"}, issues=(make_issue("critical", path="/text"),))
+    # A tab that is shown again asks at once, also where that comes right after an update.
+    page.evaluate("""document.addEventListener(
+        "htmx:afterRequest", () => document.dispatchEvent(new Event("visibilitychange")), { once: true }
+    )""")
     wait_for_poll(page)
     # A reader who does nothing goes along.
     expect(pane).to_have_attribute("data-entry", "s1a2")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from django.db import transaction
 from django.http import HttpResponse
 from django.test import Client
 from django.urls import URLPattern, get_resolver
+from django.utils import timezone
 
 from runs.access_groups import ACCESS_GROUPS, create_groups
 from runs.backtests.requests import request_backtest
@@ -177,7 +179,8 @@ class World:
     def __init__(self) -> None:
         create_groups(apps=apps, using="default")
         run = make_retried_run()
-        waiting = make_run(run.version)
+        # For longer than pages wait before they say that no worker is alive.
+        waiting = make_run(run.version, available_at=timezone.now() - timedelta(hours=1))
         unused = make_version(make_page_flow(name="unused"))
         idle = make_version(make_page_flow(name="idle"))
         make_version(make_page_flow(name="idle"))

@@ -27,22 +27,27 @@
 
   function ask() {
     const poller = document.querySelector("#live[hx-get]");
-    if (!poller || isAsking || document.hidden) return;
+    if (poller && !isAsking && !document.hidden) poller.dispatchEvent(new CustomEvent("ask"));
+  }
+
+  // Right after an update nothing hears the event yet.
+  document.addEventListener("htmx:beforeRequest", (event) => {
+    if (event.detail.elt.id !== "live") return;
     isAsking = true;
     lastAsked = performance.now();
-    poller.dispatchEvent(new CustomEvent("ask"));
-  }
+  });
 
   document.addEventListener("htmx:afterRequest", (event) => {
     const { requestConfig, xhr } = event.detail;
     // For an element that is no longer there this is called twice.
     if (requestConfig.elt.id !== "live" || !isAsking) return;
-    isAsking = false;
+    // The run was deleted, or the reader must sign in: another page is loading, and to ask again would restart that.
+    if (xhr.getResponseHeader("HX-Redirect")) return;
     if (xhr.status === 403 || xhr.status === 404) {
-      // The run was deleted, or is no longer for this reader: its page says so.
       location.reload();
       return;
     }
+    isAsking = false;
     if (xhr.status >= 200 && xhr.status < 300) {
       failures = 0;
       if (xhr.status !== 204) lastChange = performance.now();
