@@ -98,6 +98,8 @@ class Flow(models.Model):
     live_version = models.ForeignKey(
         "FlowVersion", null=True, blank=True, editable=False, on_delete=models.SET_NULL, related_name="+"
     )
+    deleted_number = models.PositiveIntegerField(default=0, db_default=0, editable=False)
+    """The highest number of a version that was deleted: backtests, drafts and the audit log may name it still."""
     is_archived = models.BooleanField("archived", default=False)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
@@ -109,6 +111,10 @@ class Flow(models.Model):
 
     def __str__(self) -> str:
         return self.title
+
+    def next_number(self, latest: FlowVersion | None) -> int:
+        """The number of the version after ``latest``, the flow's latest one, if any: no number is used twice."""
+        return max(self.deleted_number, latest.number if latest else 0) + 1
 
     def make_live(self, version: FlowVersion) -> None:
         """Let new runs use ``version``. Raises ``ValueError`` if it is another flow's."""
@@ -181,7 +187,10 @@ class FlowVersion(models.Model):
         """
         if self.flow.live_version_id == self.pk:
             raise ImmutableVersionError(f"{self} is live. Make another version live first.")
-        return super().delete(*args, **kwargs)
+        with transaction.atomic():
+            flows = Flow.objects.filter(pk=self.flow_id, deleted_number__lt=self.number)
+            flows.update(deleted_number=self.number)
+            return super().delete(*args, **kwargs)
 
     @cached_property
     def flow_spec(self) -> FlowSpec:

@@ -37,9 +37,11 @@ class LoadPlan:
     @property
     def number(self) -> int:
         """The number of the flow's latest version afterwards."""
-        if self.latest is None:
+        if self.flow is None:
             return 1
-        return self.latest.number if self.is_unchanged else self.latest.number + 1
+        if self.latest is not None and self.is_unchanged:
+            return self.latest.number
+        return self.flow.next_number(self.latest)
 
 
 def announce_export(versions: Sequence[FlowVersion]) -> None:

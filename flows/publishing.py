@@ -74,7 +74,7 @@ def _store(spec: FlowSpec, flow: Flow | None, is_new: bool, by: AbstractBaseUser
             return latest
         version = FlowVersion.objects.create(
             flow=locked,
-            number=latest.number + 1 if latest else 1,
+            number=locked.next_number(latest),
             spec=spec.to_document(),
             digest=spec.digest,
             note=note,

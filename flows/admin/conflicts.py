@@ -41,7 +41,7 @@ class Conflict:
     @property
     def button(self) -> str:
         """The words of the button that saves the page nevertheless."""
-        return f"Save mine as version {self.latest.number + 1} anyway"
+        return f"Save mine as version {self.latest.flow.next_number(self.latest)} anyway"
 
 
 def load_conflict(flow: Flow, spec: FlowSpec, base_number: int) -> Conflict | None:

@@ -51,6 +51,7 @@ class _Restoring:
         return {
             "version": self.version,
             "latest": self.latest,
+            "next_number": self.flow.next_number(self.latest),
             "is_latest": self.is_latest,
             "problems": self.problems,
             "note_length": self.note_length,

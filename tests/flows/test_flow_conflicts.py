@@ -105,6 +105,16 @@ def test_however_it_came_about(mine: EditorPage, theirs: EditorPage, editor: Cli
     assert mine.save("_overwrite", "2")[0].startswith("Saved as version 3")
 
 
+def test_a_version_that_came_after_a_deleted_one_is_not_taken_for_it(mine: EditorPage, theirs: EditorPage) -> None:
+    save(theirs, max_retries=0)
+    opened = EditorPage(mine.client, mine.url)
+    FlowVersion.objects.get(number=2).delete()
+    save(EditorPage(theirs.client, theirs.url), system_message="Be brief.")
+    opened.steps[1]["max_retries"] = 1
+    words, latest = be_told(opened)
+    assert ("The version that you started from was deleted" in words, latest) == (True, 3)
+
+
 def test_what_changes_no_definition_is_no_conflict(mine: EditorPage, colleague: Client) -> None:
     save(mine, max_retries=0)
     colleague.post(mine.url.replace("/change/", "/versions/2/make-live/"))

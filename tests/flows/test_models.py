@@ -43,6 +43,17 @@ def test_a_version_never_changes_and_its_number_is_given_once() -> None:
     assert FlowVersion.objects.get().note == ""
 
 
+def test_the_number_of_a_deleted_version_is_not_used_again() -> None:
+    flow = make_version().flow
+    for number in (2, 3):
+        newest = publish_flow(spec=make_flow(make_step(max_retries=number)))
+        assert newest.number == number
+    for how in (newest.delete, flow.versions.filter(number=2).delete):
+        how()
+    spec = make_flow(make_step(max_retries=0))
+    assert (plan_load(spec).number, publish_flow(spec=spec).number) == (4, 4)
+
+
 def test_a_version_of_another_flow_cannot_be_live() -> None:
     version = make_version()
     with pytest.raises(ValueError, match="belongs to another flow"):
