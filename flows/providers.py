@@ -77,7 +77,7 @@ def find_simulation() -> bool | None:
 def is_simulated_flow(spec: FlowSpec) -> bool:
     """Whether no call of a checked, resolved flow reaches a real provider."""
     providers = build_providers()
-    models = [step.model for step in spec.steps if step.model is not None and not step.is_local]
+    models = {model for step in spec.steps if not step.is_local for model in (step.model, step.last_model) if model}
     return providers.default.is_simulated and all(providers.split(model)[0].is_simulated for model in models)
 
 

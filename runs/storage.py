@@ -47,7 +47,10 @@ def _measure_flow(flow: Flow, policy: Policy, now: datetime) -> dict[str, Any]:
     sample = _choose_sample(flow, found["first"], found["last"]) if found["runs"] else []
     attempts = Run.objects.filter(pk__in=sample).aggregate(average=Avg("attempt_count"))["average"] or 0.0
     sizes = _measure_runs(sample)
-    due = dict.fromkeys(Part, 0) | {task.part: task.count()[0] for task in build_tasks(flow, policy, now)}
+    tasks = build_tasks(flow, policy, now)
+    due = dict.fromkeys(Part, 0) | {task.part: task.count()[0] for task in tasks}
+    # Of a run without outputs little is left to free.
+    with_outputs = sum(task.due()[-1].count() for task in tasks)
     run_bytes = sum(sizes.values())
     return {
         "flow": flow.name,
@@ -58,8 +61,7 @@ def _measure_flow(flow: Flow, policy: Policy, now: datetime) -> dict[str, Any]:
         "policy": str(policy),
         "runs_due": due[Part.RUNS],
         "outputs_due": due[Part.OUTPUTS],
-        # Of a run without outputs little is left.
-        "freed": (due[Part.RUNS] + due[Part.OUTPUTS]) * run_bytes,
+        "freed": with_outputs * run_bytes,
     }
 
 

@@ -73,7 +73,7 @@ SENTENCES = {
 class AuditChange:
     """What becomes of one audit over the attempts that were judged again.
 
-    ``step`` is its position in the candidate. An empty name stands for what the engine itself finds in outputs.
+    ``step`` is its position in the candidate. What the engine itself finds in outputs has a code for a name.
     """
 
     step: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -210,10 +211,13 @@ class Walk:
         new = subtract_issues(attempt.issues, base.issues)
         self.gone += [FoundIssue(base.step, base.number, issue) for issue in gone]
         self.new += [FoundIssue(base.step, base.number, issue) for issue in new]
-        for name in {issue.audit for issue in (*base.issues, *attempt.issues)}:
-            fired = [any(issue.audit == name for issue in one.issues) for one in (base, attempt)]
-            counts = [sum(issue.audit == name for issue in issues) for issues in (gone, new)]
-            self.audits.append(AuditChange(index, name, *fired, *counts))
+        found = [
+            Counter(issue.audit or issue.code for issue in issues)
+            for issues in (base.issues, attempt.issues, gone, new)
+        ]
+        for name in found[0] | found[1]:
+            before, after, gone_count, new_count = (counts[name] for counts in found)
+            self.audits.append(AuditChange(index, name, before > 0, after > 0, gone_count, new_count))
 
     # One step, and the end
 

@@ -121,7 +121,7 @@ class HistoryList(ChangeList):
         first = Run.objects.order_by("created_at", "pk").values_list("created_at", flat=True).first()
         today = timezone.localdate()
         years = range(timezone.localdate(first).year if first else today.year, today.year + 1)
-        since, until = (self.params.get(name, "") for name in ("from", "to"))
+        since, until = (self.params.get(name, "").strip() for name in ("from", "to"))
         year = since[:4] if since[:4] == until[:4] else ""
         if year and since[:7] == until[:7]:
             month = date.fromisoformat(f"{since[:7]}-01")

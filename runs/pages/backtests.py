@@ -275,7 +275,7 @@ def _load_groups(backtest: Backtest, totals: Totals, query: Mapping[str, str]) -
                     "badge": badge,
                     "title": f"{format_count(count)} {words}",
                     "rows": _build_rows(rows[:size]),
-                    "more": 0 if only else max(0, count - size),
+                    "has_more": not only and len(rows) > size,
                 }
             )
     return {"groups": groups, "only": only, "page": pager}

@@ -242,7 +242,9 @@ class _Builder:
         if latest is None or len(ran) < 2 or not self._has_all_versions:
             return ""
         if later := [version for version in ran if version.number > latest.number]:
-            is_gone = sum(version.runs for version in later) >= MIN_RUNS_WITHOUT
+            is_gone = (
+                group.last_day <= later[0].first_day and sum(version.runs for version in later) >= MIN_RUNS_WITHOUT
+            )
             return f"Gone since v{later[0].number}" if is_gone else ""
         is_new = len(group.versions) == 1 and group.first_day is not None and group.first_day >= latest.first_day
         return f"New in v{latest.number}" if is_new else ""

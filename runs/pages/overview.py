@@ -7,10 +7,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date
 from operator import attrgetter
+from types import SimpleNamespace
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.db.models import Case, F, OuterRef, Q, Subquery, Value, When
+from django.db.models import F, Min, Q
 from django.db.models.functions import Left
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
@@ -20,6 +21,8 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
+from flows.engine.history import Outcome, Severity
+from flows.engine.settling import list_blocking
 from flows.models import Flow
 from flows.providers import describe_providers
 from runs.formatting import NOTHING, format_age, format_cost, format_count, format_duration, format_large, format_share
@@ -30,6 +33,7 @@ from runs.pages.access import require_permission, require_viewer
 from runs.pages.addresses import build_issues_url, link_runs
 from runs.pages.badges import SEVERITIES, STATES, find_run_state
 from runs.pages.flow_figures import plot_sparkline
+from runs.pages.flow_version import load_specs
 from runs.pages.samples import is_without_runs
 from runs.seeding import fetch_sample_flows
 from runs.statistics.figures import CHART_DAYS, MEDIAN_DAYS, FlowDay, compare_today, load_flow_days
@@ -158,7 +162,8 @@ def _format_backlog(queue: QueueState, *kinds: str) -> str:
 def _fetch_failed() -> list[Any]:
     """The newest runs that failed or ended with an error."""
     columns = ("ended_at", "status", "end_reason", "blocking_step", "blocking_attempt", "flow__name", "flow__title")
-    runs = Run.objects.select_related("flow").only(*columns).annotate(sentence=Left("end_sentence", SHORT_TEXT + 1))
+    joined = Run.objects.select_related("flow", "version").only(*columns, "version__digest")
+    runs = joined.annotate(sentence=Left("end_sentence", SHORT_TEXT + 1))
     ended = runs.filter(ended_at__isnull=False).order_by("-ended_at")
     # One status at a time: both together are in no order of an index.
     statuses = (RunStatus.FAILED, RunStatus.ERRORED)
@@ -167,8 +172,8 @@ def _fetch_failed() -> list[Any]:
 
 
 def list_causes(failed: Sequence[Any]) -> list[dict[str, Any]]:
-    """Failures by flow, end reason and what blocked: the most frequent first. Two queries."""
-    blocking = _fetch_blocking([run.pk for run in failed if run.blocking_step is not None])
+    """Failures by flow, end reason and what blocked: the most frequent first. At most four queries."""
+    blocking = _fetch_blocking(failed)
     groups: dict[tuple[Any, ...], list[Any]] = {}
     for run in failed:
         step_name, issue = blocking.get(run.pk, ("", None))
@@ -199,23 +204,34 @@ def _build_cause(runs: Sequence[Any], step_name: str, issue: Any) -> dict[str, A
     }
 
 
-def _fetch_blocking(run_ids: Sequence[int]) -> dict[int, tuple[str, Any]]:
-    """The name of the step that decided a run and, of a failed one, its worst issue there, by run. Two queries.
+def _fetch_blocking(failed: Sequence[Any]) -> dict[int, tuple[str, Any]]:
+    """The name of the step that decided a run and, of a failed one, the worst issue that blocked it, by run.
 
     The attempt after which a run errored, such as one that used up the budget, may have issues that had no part in it.
+    At most four queries.
     """
-    rank = Case(*(When(severity=name, then=Value(place)) for place, name in enumerate(SEVERITIES)))
-    failed = Issue.objects.filter(attempt=OuterRef("pk"), attempt__step__run__status=RunStatus.FAILED)
-    worst = failed.order_by(rank, "position").values("pk")[:1]
-    attempts = Attempt.objects.filter(
-        step__run__in=run_ids,
-        step__index=F("step__run__blocking_step"),
-        number=F("step__run__blocking_attempt"),
+    runs = {run.pk: run for run in failed if run.blocking_step is not None}
+    specs = load_specs({run.version for run in runs.values()})
+    decided = Attempt.objects.filter(
+        step__run__in=runs, step__index=F("step__run__blocking_step"), number=F("step__run__blocking_attempt")
     )
-    rows = list(attempts.order_by().values_list("step__run_id", "step__name", Subquery(worst)))
-    issues = Issue.objects.only("audit", "code", "severity", "position")
-    found = issues.annotate(beginning=Left("description", SHORT_TEXT + 1)).in_bulk([key for *_, key in rows if key])
-    return {run_id: (name, found.get(key)) for run_id, name, key in rows}
+    attempts = decided.select_related("step").only("outcome", "step__run", "step__name").in_bulk()
+    kinds = Issue.objects.filter(attempt__in=attempts).order_by().values_list("attempt", "audit", "severity")
+    issues: dict[int, list[Issue]] = {}
+    for key, audit, severity, first in kinds.annotate(first=Min("pk")):
+        issues.setdefault(key, []).append(Issue(pk=first, audit=audit, severity=severity))
+    worst = dict[int, int]()
+    for key, found in issues.items():
+        run = runs[attempts[key].step.run_id]
+        if run.status == RunStatus.FAILED:
+            ended: Any = SimpleNamespace(outcome=Outcome(attempts[key].outcome), issues=found)
+            spec = specs[run.version_id]
+            blocking = list_blocking(spec.step(run.blocking_step), ended) if spec else found
+            worst[run.pk] = max(blocking, key=lambda one: (Severity(one.severity).weight, -one.pk)).pk
+    shown = Issue.objects.only("audit", "code", "severity", "position")
+    rows = shown.annotate(beginning=Left("description", SHORT_TEXT + 1)).in_bulk(list(worst.values()))
+    names = {one.step.run_id: one.step.name for one in attempts.values()}
+    return {run_id: (name, rows.get(worst.get(run_id, 0))) for run_id, name in names.items()}
 
 
 # Health

@@ -120,10 +120,12 @@ def fetch_asked_models(version_id: int, digest: str) -> AskedModels:
     spec: Any = FlowVersion.objects.values_list("spec", flat=True).get(pk=version_id)
     # Only this is read: an older definition may have what is refused now.
     try:
-        asked = [step.get("model") or spec.get("model") for step in spec["steps"] if step.get("compute") is None]
+        steps = [step for step in spec["steps"] if step.get("compute") is None]
+        asked = [step.get("model") or spec.get("model") for step in steps]
+        named = [*asked, *(step.get("last_model") for step in steps)]
     except (AttributeError, KeyError, TypeError):
         return AskedModels(frozenset(), False)
-    return AskedModels(frozenset(model for model in asked if model and isinstance(model, str)), not all(asked))
+    return AskedModels(frozenset(model for model in named if model and isinstance(model, str)), not all(asked))
 
 
 def add_runs(rows: DailyRows, runs: Iterable[EndedRun]) -> None:

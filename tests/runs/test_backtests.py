@@ -13,6 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from flows.engine.backtest_result import BacktestKind
+from flows.engine.history import MARK
 from flows.engine.spec import FlowSpec
 from flows.models import Flow
 from runs.backtests import requests, savings, work
@@ -20,7 +21,7 @@ from runs.backtests.predictions import load_prediction, load_without_each
 from runs.backtests.savings import PastTries, load_past_tries, sum_saving
 from runs.backtests.totals import Totals
 from runs.filters import RunFilters
-from runs.models import Backtest, DailyRuns, Run, WorkState
+from runs.models import Backtest, DailyRuns, Issue, Run, WorkState
 from runs.retention.purging import delete_runs, remove_outputs
 from runs.retention.tasks import delete_batch, find_expired
 from runs.seeding import seed_history
@@ -303,6 +304,18 @@ def test_runs_that_passed_later_are_counted() -> None:
     assert (saving.retries, saving.lost) == (3, 1)
     Run.objects.update(outputs_removed_at=timezone.now())
     assert load_past_tries(flow, step.name) == PastTries(0, [])
+
+
+def test_redacted_outputs_do_not_count_as_equal() -> None:
+    version = make_version(make_audited_flow())
+    store_run(version, *[MARK[:-1]] * 3, "long enough")
+    # Nor do their issues.
+    for number, row in enumerate(Issue.objects.all()):
+        row.path = f"/{number}"
+        row.save()
+    step = make_audited_flow().steps[0]
+    saving = sum_saving(step.model_copy(update={"stall_after": 2}), load_past_tries(version.flow, step.name))
+    assert saving.retries == 0
 
 
 def test_nothing_is_said_of_more_issues_than_are_read(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:

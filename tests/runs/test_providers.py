@@ -141,6 +141,14 @@ def test_operators_see_all_with_their_hosts_and_why_one_can_not_be_called_and_no
         assert "ours.openai.azure.com" in shown and "key-of" not in shown and "X-Team" not in shown
 
 
+def test_a_flow_whose_last_model_is_real_is_not_simulated(servers: Any, settings: Any) -> None:
+    settings.TOOLFLOW_PROVIDER = "simulated"
+    step = make_step(1, model="gpt-5-mini", max_retries=1)
+    for last_model, expected in ((None, True), ("gpt-5", True), ("groq:llama-3.3-70b-versatile", False)):
+        spec = make_flow(step.model_copy(update={"last_model": last_model}))
+        assert providers.is_simulated_flow(spec) is expected
+
+
 def test_a_worker_starts_while_the_default_one_can_be_called(servers: Any, settings: Any) -> None:
     assert providers.find_provider_problem() is None
     settings.TOOLFLOW_OPENAI_BASE_URL, settings.TOOLFLOW_OPENAI_API_KEY = "", ""

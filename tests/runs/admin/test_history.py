@@ -186,6 +186,7 @@ def test_days_are_those_of_the_site_and_the_last_is_included(reader: Client, set
         ("", "2024", None),
         ("from=2025-01-01&to=2025-12-31", "January 2025", 12),
         ("from=2024-02-01&to=2024-02-29&code=x", "1 Feb", 29),
+        ("from=+2024-02-01&to=+2024-02-29", "1 Feb", 29),
         ("from=2024-02-03T08:00Z&to=2024-02-03T09:00Z", "1 Feb", 29),
     ],
 )

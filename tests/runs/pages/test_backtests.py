@@ -11,10 +11,13 @@ from django.test import Client
 
 from flows.models import Flow
 from runs.backtests import work
+from runs.backtests.totals import Totals
 from runs.models import Backtest
 from runs.pages import backtests
+from tests.engine.builders import make_attempt, make_issue
 from tests.runs.backtest_rows import ask, backtest, finish, make_audited_flow, store_history, store_run
 from tests.runs.builders import make_version
+from tests.runs.pages.history_builders import make_stored_run
 from tests.runs.pages.reading import get_page, read_plain, read_poller
 
 pytestmark = pytest.mark.django_db
@@ -127,11 +130,22 @@ class TestPage:
         found = backtest(make_audited_flow(5))
         whole: Any = viewer.get(f"/backtests/{found.pk}/")
         (group,) = whole.context["groups"]
-        assert (read_kinds(whole), group["more"]) == ({"sooner": [runs[2].pk]}, 1)
+        assert (read_kinds(whole), group["has_more"]) == ({"sooner": [runs[2].pk]}, True)
         first: Any = viewer.get(f"/backtests/{found.pk}/?kind=sooner")
         second: Any = viewer.get(first.context["page"].older_url)
         assert (read_kinds(first), read_kinds(second)) == ({"sooner": [runs[2].pk]}, {"sooner": [runs[1].pk]})
         assert second.context["page"].older_url == ""
+        runs[2].delete()
+        # Totals count it still.
+        assert not viewer.get(f"/backtests/{found.pk}/").context["groups"][0]["has_more"]
+
+    def test_what_the_engine_found_has_its_code_for_a_name(self, viewer: Client) -> None:
+        version = make_version(make_audited_flow())
+        refused = make_attempt(1, 1, "invalid", output=None, issues=(make_issue(code="refusal", audit=""),))
+        passed = make_attempt(1, 2, output={"text": "long enough"})
+        make_stored_run(refused, passed, version=version, steps_passed=1, retry_count=1)
+        found = backtest(make_audited_flow(8))
+        assert [audit.audit for audit in Totals.from_document(found.totals).result.audits] == ["refusal"]
 
     def test_says_what_history_can_not_tell(self, viewer: Client) -> None:
         store_history()

@@ -135,6 +135,9 @@ class TestGroups:
         # Of one version nothing is known of others.
         (group,) = read_groups(get_page(viewer, f"/issues/?flow={old.flow.name}&version=1"))
         assert "Gone since" not in group and "without" not in group
+        # An earlier version is used again.
+        make_counted(make_failed(make_hex_issue(audit="Old", code="old")), days=0, version=old)
+        assert "Gone since" not in get_page(viewer, "/issues/")
 
     def test_orders(self, viewer: Client) -> None:
         make_counted(make_failed(make_hex_issue(audit="Severe")), days=2)

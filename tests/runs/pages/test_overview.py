@@ -12,13 +12,15 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from flows.engine.history import Issue
+from flows.engine.spec import AuditSpec
 from flows.models import Flow
 from runs.models import AuditEntry, EndReason, Run, RunStatus
 from runs.models.run import in_future
 from runs.pages import samples
 from runs.pages.overview import MAX_CAUSES, MAX_RUNNING
 from runs.seeding import fetch_sample_flows, storing
-from tests.engine.builders import make_attempt, make_issue
+from tests.engine.builders import make_attempt, make_issue, make_step
 from tests.runs.builders import make_run, make_version, make_worker
 from tests.runs.pages.daily_rows import add_runs, day_ago, stop_clock
 from tests.runs.pages.history_builders import make_page_flow, make_stored_run
@@ -45,9 +47,10 @@ def start_run(**fields: object) -> Run:
     return make_run(make_version(make_page_flow()), **values)
 
 
-def fail_run(audit: str = "", **fields: object) -> Run:
+def fail_run(audit: str = "", issues: tuple[Issue, ...] = (), **fields: object) -> Run:
     """A run that an issue of ``audit`` blocks, in the first attempt of its second step."""
-    issues = (make_issue("low", audit="Tone"), make_issue("critical", audit=audit)) if audit else ()
+    if audit:
+        issues = (make_issue("low", audit="Tone"), make_issue("critical", audit=audit))
     attempts = (make_attempt(1, 1), make_attempt(2, 1, "failed", issues=issues))
     values = {"blocking_step": 2, "blocking_attempt": 1, "end_reason": "step_failed", "ended_at": timezone.now()}
     return make_stored_run(*attempts, **{"status": RunStatus.FAILED, **values, **fields})
@@ -90,6 +93,16 @@ class TestNow:
     def test_a_run_that_errored_has_no_issue_as_its_cause(self, viewer: Client) -> None:
         fail_run("Length", status=RunStatus.ERRORED, end_reason="budget_exceeded")
         assert [title for title, _ in list_causes(get_page(viewer, "/"))] == [EndReason.BUDGET_EXCEEDED.label]
+
+    def test_an_audit_that_only_warns_is_no_cause(self, viewer: Client) -> None:
+        audits = (
+            AuditSpec(name="Tone", rule="false", severity="high", fail_at="never"),
+            AuditSpec(name="Length", rule="false", severity="low"),
+        )
+        version = make_version(make_page_flow(make_step(1), make_step(2, audits=audits)))
+        issues = (make_issue("high", audit="Tone"), make_issue("low", audit="Length"))
+        run = fail_run(version=version, issues=issues)
+        assert list_causes(get_page(viewer, "/")) == [("Length", f"/runs/{run.pk}/steps/2/attempts/1/#i1")]
 
     def test_only_the_most_frequent_causes_are_shown_at_the_same_price(self, viewer: Client) -> None:
         fail_run("Audit 0")

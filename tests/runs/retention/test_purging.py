@@ -235,6 +235,18 @@ class TestCommands:
         due = sum(flow["runs_due"] for flow in flows), sum(flow["outputs_due"] for flow in flows)
         assert due == (deleted[0], lost[0])
 
+    def test_storage_expects_little_of_runs_without_outputs(self, capsys: pytest.CaptureFixture[str]) -> None:
+        flows = {run.flow for run in store_aged_runs(40)}
+        for flow in flows:
+            keep(flow, days=(timezone.now() - NOW).days + 20)
+        freed = []
+        for _ in range(2):
+            call_command("storage", "--json")
+            freed.append([flow["freed"] for flow in json.loads(capsys.readouterr().out)["flows"]])
+            # Those that are due, and some younger ones.
+            Run.objects.filter(ended_at__lt=NOW - timedelta(days=15)).update(outputs_removed_at=NOW)
+        assert sum(freed[0]) > 0 == sum(freed[1])
+
     @pytest.mark.parametrize("options", [["--outputs"], ["--before", "2999-01-01"], ["--flow", "unknown"]])
     def test_options_that_are_not_valid_are_refused(self, options: list[str]) -> None:
         make_version()

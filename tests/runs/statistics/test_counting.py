@@ -138,6 +138,13 @@ def test_a_run_counts_for_the_model_that_all_its_steps_ask(
     assert list(DailyRuns.objects.values_list("model", "has_several", "failed")) == [(*expected, 1)]
 
 
+def test_the_last_model_of_a_step_is_asked_too() -> None:
+    step = make_step(1, model="gpt-5-mini", max_retries=1, last_model="gpt-5")
+    make_run(make_version(make_flow(step)), status="failed", ended_at=NOON)
+    count_all()
+    assert list(DailyRuns.objects.values_list("model", "has_several")) == [("", True)]
+
+
 def raise_issue(*, audit: str = "Hex format", code: str = "hex_format", severity: str = "critical") -> dict[str, Any]:
     return {"issues": (make_issue(severity, code=code, audit=audit),)}
 
