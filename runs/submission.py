@@ -58,8 +58,8 @@ class RunOrder:
     input: Any
     labels: Sequence[str] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    again_of: int | None = None
-    """The number of the run that it repeats."""
+    source: Run | None = None
+    """The run that it repeats."""
 
 
 class SubmitOptions(TypedDict, total=False):
@@ -84,7 +84,7 @@ def submit_run(
     input: Any,
     labels: Sequence[str] = (),
     metadata: Mapping[str, Any] | None = None,
-    again_of: int | None = None,
+    source: Run | None = None,
     **options: Unpack[SubmitOptions],
 ) -> Run:
     """Queue a run of ``flow``, and wake a worker. The other arguments are those of ``RunOrder``.
@@ -93,11 +93,11 @@ def submit_run(
     ``NotRunnableError`` if the flow has nothing to run, and ``ValueError`` with a sentence for labels, metadata and
     addresses that are not valid.
     """
-    order = RunOrder(input, labels, {} if metadata is None else metadata, again_of)
+    order = RunOrder(input, labels, {} if metadata is None else metadata, source)
     validate_labels(order.labels)
     validate_metadata(order.metadata)
     shared = _SharedValues.resolve(flow, options)
-    return store_runs([shared.build_run(order, shared.parse_input(input))])[0]
+    return store_runs([shared.build_run(order, shared.parse_input(order))])[0]
 
 
 def submit_runs(*, flow: Flow, orders: Sequence[RunOrder], **options: Unpack[SubmitOptions]) -> list[Run]:
@@ -117,7 +117,7 @@ def prepare_runs(*, flow: Flow, orders: Sequence[RunOrder], **options: Unpack[Su
     for index, order in enumerate(orders):
         found = list(_find_problems(order))
         try:
-            input = shared.parse_input(order.input)
+            input = shared.parse_input(order)
         except InputError as error:
             found += [Problem(f"/input{problem.path}", problem.message) for problem in error.problems]
         if found:
@@ -268,11 +268,12 @@ class _SharedValues:
         }
         return cls(spec.input_schema, spec.redact, values)
 
-    def parse_input(self, input: Any) -> dict[str, Any]:
+    def parse_input(self, order: RunOrder) -> dict[str, Any]:
         """An input as it is stored. Raises ``InputError``, also for one that was redacted before."""
-        if marks := find_marks(self.redact, input):
+        was_redacted = order.source is not None and order.source.is_input_redacted
+        if (self.redact or was_redacted) and (marks := find_marks(order.input)):
             raise InputError(marks)
-        return parse_input(input, self.input_schema)
+        return parse_input(order.input, self.input_schema)
 
     def build_run(self, order: RunOrder, input: dict[str, Any]) -> Run:
         """A run that is not stored yet. ``input`` is that of the order, checked."""
@@ -282,7 +283,7 @@ class _SharedValues:
             input=kept,
             labels=sorted(set(order.labels)),
             metadata=dict(order.metadata),
-            again_of=order.again_of,
+            again_of=order.source.pk if order.source is not None else None,
         )
         if kept is not input:
             run.is_input_redacted = True

@@ -40,11 +40,11 @@ def find_rule_problems(rules: Collection[str]) -> Iterator[Problem]:
             yield Problem(f"/{index}", sentence)
 
 
-def find_marks(rules: Collection[str], value: Any) -> list[Problem]:
-    """Where a value shows that it is the redacted form of another one, by JSON pointers; nothing without rules."""
+def find_marks(value: Any) -> list[Problem]:
+    """Where a value shows that it is the redacted form of another one, by JSON pointers."""
     return [
         Problem(format_pointer(path), f"“{leaf[:60]}” was redacted here. Enter the original text again.")
-        for path, leaf in (_list_leaves(value) if rules else ())
+        for path, leaf in _list_leaves(value)
         if isinstance(leaf, str) and (MARK in leaf or "[redacted: " in leaf)
     ]
 

@@ -304,14 +304,14 @@ def _rerun(request: Request, source: RunRow, body: Rerun) -> Response:
     terms = {
         "priority": Priority(source.priority),
         "webhook_url": source.webhook_url,
-        **find_own_limits(source, source.version.flow_spec),
+        **find_own_limits(source, source.version.readable_spec),
         **_list_terms(body),
     }
     order = RunOrder(
         body.input if "input" in given else source.input,
         (body.labels or ()) if "labels" in given else list_lasting_labels(source.labels),
         (body.metadata or {}) if "metadata" in given else source.metadata,
-        source.pk,
+        source,
     )
     version: FlowVersion | None = source.version
     if body.version != "same":

@@ -172,13 +172,13 @@ class WebhookEndpoints(ApiView):
     def change_webhook_endpoint(self, request: Request, endpoint_id: int, body: ChangedEndpoint) -> WebhookEndpoint:
         """Deliveries that wait for a retry keep their address; a disabled endpoint gets none."""
         row = _fetch_endpoint(endpoint_id)
-        if body.webhook_url is not None:
-            row.url = body.webhook_url
-        if body.event_types is not None:
-            row.event_types = sorted(set(body.event_types))
-        if body.is_enabled is not None:
-            row.is_enabled = body.is_enabled
-        _save(row, ["url", "event_types", "is_enabled"])
+        event_types = None if body.event_types is None else sorted(set(body.event_types))
+        given = {"url": body.webhook_url, "event_types": event_types, "is_enabled": body.is_enabled}
+        changes = {name: value for name, value in given.items() if value is not None}
+        for name, value in changes.items():
+            setattr(row, name, value)
+        # Others may change the rest meanwhile.
+        _save(row, list(changes))
         return WebhookEndpoint.build(_describe_endpoint(_fetch_endpoint(endpoint_id)), request)
 
     @_operation(

@@ -18,7 +18,7 @@ from django_q.tasks import async_task
 from flows.models import FlowVersion
 from runs.audit_log.events import without_entries
 from runs.models import BulkAction, BulkKind, Priority, Run, WorkState
-from runs.models.run import REMOVED_INPUT
+from runs.models.run import REDACTED_INPUT, REMOVED_INPUT
 from runs.run_options import list_lasting_labels
 from runs.submission import NotRunnableError, OrdersError, RunOrder, find_own_limits, prepare_runs, store_runs
 from runs.webhooks.addresses import find_target_problem
@@ -127,6 +127,8 @@ def _start_run(action: BulkAction, run: Run, versions: Mapping[int, FlowVersion]
     """Start a run with what ``run`` was given and the label of the action; return why not, or nothing."""
     if run.outputs_removed_at is not None:
         return REMOVED_INPUT
+    if run.is_input_redacted:
+        return REDACTED_INPUT
     version_id = run.flow.live_version_id if action.uses_live_version else run.version_id
     if version_id is None:
         return f"“{run.flow}” has no published version."
@@ -136,12 +138,12 @@ def _start_run(action: BulkAction, run: Run, versions: Mapping[int, FlowVersion]
     try:
         again = prepare_runs(
             flow=run.flow,
-            orders=[RunOrder(run.input, list_lasting_labels(run.labels), run.metadata, again_of=run.pk)],
+            orders=[RunOrder(run.input, list_lasting_labels(run.labels), run.metadata, source=run)],
             version=versions[version_id],
             started_by=action.asked_by,
             priority=Priority(run.priority),
             webhook_url=run.webhook_url,
-            **find_own_limits(run, versions[run.version_id].flow_spec),
+            **find_own_limits(run, versions[run.version_id].readable_spec),
         )
         # In addition to the most that a run may be given.
         again[0].labels = sorted({*again[0].labels, action.label})

@@ -45,6 +45,9 @@ def cancel_runs(
         action = _begin_action(server, CANCEL, run_ids, filters, is_sure=yes, as_json=as_json)
         return _report_action(server, action, wait=wait, as_json=as_json)
     run = server.post(f"runs/{run_ids[0]}/cancel", name=f"run {run_ids[0]}")
+    if wait:
+        status = finish_run(server, run, as_json=as_json)
+        return SUCCEEDED if status == RUN_EXITS["cancelled"] else status
     state = "cancelled" if run["status"] == "cancelled" else "about to be cancelled"
     terminal.print_result([run], f"Run {run['id']} is {state}.", as_json=as_json)
     return SUCCEEDED

@@ -358,6 +358,7 @@ class Run(models.Model):
 
 
 CANCELLED_SENTENCE = "The run was cancelled."
+REDACTED_INPUT = "Its input was redacted. Re-run it alone, and enter the original text again."
 REMOVED_INPUT = "Its input was removed by the retention policy."
 """Why a run can't be run again, in a sentence."""
 

@@ -183,7 +183,7 @@ class StartForm:
         options, self.option_problems = parse_options(self.options)
         if self.source is not None:
             kept = find_kept_parts(self.source)[0] if self.keeps else {}
-            options = {"again_of": self.source.pk, **kept, **options}
+            options = {"source": self.source, **kept, **options}
         try:
             if self.problems:
                 return None

@@ -214,7 +214,7 @@ class _Loading:
             if past is None:
                 continue
             rules = version.spec.get("redact", ())
-            if is_input_redacted or find_marks(rules, [past.case.output, past.case.variables]):
+            if is_input_redacted or (rules and find_marks([past.case.output, past.case.variables])):
                 left_out[REDACTED] += 1
             else:
                 found.append(past)

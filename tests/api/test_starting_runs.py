@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.db.models import QuerySet
 from django_q.models import OrmQ
 
 from flows.models import FlowVersion
@@ -155,6 +156,12 @@ class TestRunningAgain:
         Run.objects.update(outputs_removed_at=NOON, webhook_url="")
         assert read_type(operator.post(again)) == (409, "outputs-removed")
         send(operator, again, {"input": INPUT})
+        # A version that this release can't read.
+        QuerySet.update(FlowVersion.objects.all(), spec={"shape": "round"})
+        make_version(make_flow(input_schema=TOPIC, title="Second")).flow.refresh_from_db()
+        Run.objects.update(outputs_removed_at=None)
+        source.flow.make_live(source.flow.versions.get(number=2))
+        assert send(operator, again, {"version": "live"})["version"] == 2
 
 
 class TestChanging:

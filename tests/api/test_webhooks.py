@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from runs.api import webhooks
 from runs.api.documentation import build_schema
 from runs.models import AuditEntry, TokenScope, WebhookDelivery, WebhookEndpoint, WebhookTry
 from runs.webhooks.messages import derive_secret
@@ -57,6 +58,18 @@ class TestEndpoints:
         actions = [f"webhook_endpoint_{what}" for what in ("added", "changed", "deleted")]
         assert list(entries.values_list("action", flat=True)) == actions
         assert ADDRESS not in str(list(entries.values()))
+
+    def test_what_others_change_meanwhile_stays(self, editor: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+        endpoint = make_endpoint(ADDRESS)
+        save = webhooks._save
+
+        def save_late(row: Any, fields: Any) -> None:
+            WebhookEndpoint.objects.update(is_enabled=False)
+            save(row, fields)
+
+        monkeypatch.setattr(webhooks, "_save", save_late)
+        answer = editor.ask("PATCH", f"webhook-endpoints/{endpoint.pk}", {"event_types": ["run.failed"]})
+        assert (read_json(answer)["is_enabled"], answer.json()["event_types"]) == (False, ["run.failed"])
 
     def test_a_test_is_a_delivery_without_a_run_and_a_secret_is_rotated_twice_only_if_that_is_meant(
         self, editor: Script

@@ -9,11 +9,12 @@ import pytest
 
 from flows.engine.spec import AuditSpec
 from runs.client import bulk
-from runs.models import BulkAction, Run, RunStatus
+from runs.models import BulkAction, EndReason, Run, RunStatus
+from runs.models.run import end_values
 from tests.client.conftest import Terminal, answer
 from tests.client.test_runs import build_run, make_local
 from tests.engine.builders import NOON
-from tests.runs.builders import make_run, make_version
+from tests.runs.builders import claim_run, make_run, make_version
 from tests.runs.executing import drain
 
 NEVER = AuditSpec(name="Never", rule="false", message="'Too short.'")
@@ -51,6 +52,19 @@ def test_how_the_new_runs_ended_is_the_exit_status(site: Terminal, audits: Any, 
     site.clock.on_sleep = drain
     for chosen in (numbers[:1], numbers, ["--flow", "colour-theme", "--most", "1", "--yes"]):
         assert site.run("rerun", *chosen, "--wait").status == status
+
+
+def end_cancelled(run: Run) -> None:
+    """What its worker does."""
+    values = end_values(RunStatus.CANCELLED, EndReason.CANCELLED, "The run was cancelled.")
+    Run.objects.filter(pk=run.pk).update(**values)
+
+
+def test_cancelling_waits_for_the_end_if_asked_to(site: Terminal) -> None:
+    run = claim_run(make_run(is_simulated=True))
+    site.clock.on_sleep = lambda: end_cancelled(run)
+    assert site.run("cancel", str(run.pk), "--wait").status == 0
+    assert Run.objects.get().status == "cancelled"
 
 
 def test_ctrl_c_leaves_a_run_alone_and_says_how_to_end_it(terminal: Terminal) -> None:

@@ -9,13 +9,16 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.db import OperationalError
+from django.db.models import QuerySet
 from django.utils import timezone
 
+from flows.models import FlowVersion
 from runs import submission
 from runs.bulk_actions import requests, work
 from runs.bulk_actions.work import resume_all, work_on
 from runs.models import BulkAction, Priority, Run, RunStatus, WorkState
 from runs.models.long_work import MAX_NOTES
+from runs.models.run import REDACTED_INPUT
 from runs.run_options import MAX_LABELS
 from tests.engine.builders import NOON, make_flow
 from tests.runs.builders import claim_run, make_run, make_version
@@ -107,6 +110,14 @@ class TestRunningAgain:
         live = make_version(make_flow().model_copy(update={"token_budget": 2_000}))
         (run,) = started_by(run_again([original], uses_live_version=True))
         assert (run.version, run.token_budget) == (live, 2_000)
+        # Also where only the old one can't be read any more.
+        QuerySet.update(FlowVersion.objects.filter(pk=old.pk), spec={"shape": "round"})
+        assert counts(run_again([original], uses_live_version=True)) == (WorkState.DONE, 1, 0, 0)
+
+    def test_a_redacted_input_is_no_input_also_where_the_flow_no_longer_redacts(self) -> None:
+        original = make_ended_run(make_version(), input={"topic": "[redacted]"}, is_input_redacted=True)
+        action = run_again([original], uses_live_version=True)
+        assert (counts(action)[1:], action.notes[0]["sentence"]) == ((0, 0, 1), REDACTED_INPUT)
 
     def test_what_can_not_run_is_counted_with_a_reason(self) -> None:
         unfit = make_ended_run(make_version(make_schema_flow()), input={"topic": 5})

@@ -38,8 +38,8 @@ SPEC = make_flow(
 PLAIN = make_flow().model_copy(update={"name": "plain"})
 
 
-def submit(spec: FlowSpec = SPEC, input: Any = INPUT) -> Run:
-    return submit_run(flow=make_version(spec).flow, input=input)
+def submit(spec: FlowSpec = SPEC, input: Any = INPUT, source: Run | None = None) -> Run:
+    return submit_run(flow=make_version(spec).flow, input=input, source=source)
 
 
 def find_in_database(text: str) -> list[str]:
@@ -155,7 +155,11 @@ class TestSubmitting:
         with pytest.raises(OrdersError) as many:
             submit_runs(flow=make_version(SPEC).flow, orders=[RunOrder({"customer": "[redacted]"})])
         assert many.value.problems[0].path == "/0/input/customer"
+        source = submit(input={"customer": "Ada Lovelace"})
         assert submit(PLAIN, redacted).input == redacted
+        # To run one again takes its values, also where the flow no longer redacts.
+        with pytest.raises(InputError):
+            submit(PLAIN, source.input, source=source)
 
 
 @pytest.mark.django_db
