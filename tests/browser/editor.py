@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from django.urls import reverse
@@ -43,6 +44,19 @@ def field(page: Page, pointer: str) -> Locator:
 def remarks(page: Page, pointer: str) -> Locator:
     """What is reported at a field."""
     return page.locator(f"#editor-part [data-pointer='{pointer}'] > .remarks")
+
+
+def go_to(page: Page, pointer: str) -> None:
+    """Show the part that a field is in, with its folds open."""
+    step = re.match(r"/steps/(\d+)", pointer)
+    if step:
+        row(page, names(page)[int(step[1])]).first.click()
+    else:
+        row(page, "Flow and limits").click()
+    for audit in page.locator("#editor-part [data-act=audit-open][aria-expanded=false]").all():
+        audit.click()
+    if pointer.endswith("_schema"):
+        page.get_by_role("tab", name="JSON").click()
 
 
 def press_save(page: Page) -> None:

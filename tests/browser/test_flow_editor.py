@@ -17,7 +17,7 @@ from flows.models import FlowDraft, FlowVersion
 from flows.publishing import publish_flow
 from runs.models import Run
 from tests.browser.conftest import sign_in_context
-from tests.browser.editor import field, names, open_flow, outline, press_save, remarks, row, save, wait_for_draft
+from tests.browser.editor import field, go_to, names, open_flow, outline, press_save, remarks, row, save, wait_for_draft
 from tests.browser.widths import assert_fits, resize
 from tests.engine.builders import closed, make_attempt, make_step
 from tests.runs.pages.history_builders import make_page_flow, make_stored_run
@@ -41,19 +41,6 @@ MISTAKES = {
 def _no_process_is_left() -> Iterator[None]:
     yield
     close_processes()
-
-
-def go_to(page: Page, pointer: str) -> None:
-    """Show the part that a field is in, with its folds open."""
-    step = re.match(r"/steps/(\d+)", pointer)
-    if step:
-        row(page, names(page)[int(step[1])]).first.click()
-    else:
-        row(page, "Flow and limits").click()
-    for audit in page.locator("#editor-part [data-act=audit-open][aria-expanded=false]").all():
-        audit.click()
-    if pointer.endswith("_schema"):
-        page.get_by_role("tab", name="JSON").click()
 
 
 def test_a_flow_is_built_by_keyboard_alone_with_names_completed_from_the_schemas(admin_page: Page) -> None:

@@ -12,7 +12,7 @@
   let lastChange = performance.now();
   let lastAsked = performance.now();
   let failures = 0;
-  let isAsking = false;
+  let asking = null;
 
   const notice = document.createElement("div");
   notice.className = "message message-error connection";
@@ -27,27 +27,27 @@
 
   function ask() {
     const poller = document.querySelector("#live[hx-get]");
-    if (poller && !isAsking && !document.hidden) poller.dispatchEvent(new CustomEvent("ask"));
+    if (poller && poller !== asking && !document.hidden) poller.dispatchEvent(new CustomEvent("ask"));
   }
 
   // Right after an update nothing hears the event yet.
   document.addEventListener("htmx:beforeRequest", (event) => {
     if (event.detail.elt.id !== "live") return;
-    isAsking = true;
+    asking = event.detail.elt;
     lastAsked = performance.now();
   });
 
   document.addEventListener("htmx:afterRequest", (event) => {
     const { requestConfig, xhr } = event.detail;
     // For an element that is no longer there this is called twice.
-    if (requestConfig.elt.id !== "live" || !isAsking) return;
+    if (!asking || requestConfig.elt !== asking) return;
     // The run was deleted, or the reader must sign in: another page is loading, and to ask again would restart that.
     if (xhr.getResponseHeader("HX-Redirect")) return;
     if (xhr.status === 403 || xhr.status === 404) {
       location.reload();
       return;
     }
-    isAsking = false;
+    asking = null;
     if (xhr.status >= 200 && xhr.status < 300) {
       failures = 0;
       if (xhr.status !== 204) lastChange = performance.now();

@@ -70,6 +70,7 @@
   }
 
   let asked = 0;
+  let loading = null;
   // Without its hash: to go to another place of the same pane loads nothing.
   let lastAddress = location.href.split("#")[0];
   async function select(url, { isPushed = true, focus = "" } = {}) {
@@ -78,7 +79,11 @@
     if (hidden.size) url.searchParams.set("hide", [...hidden].join(","));
     const address = url.pathname + url.search;
     const top = document.getElementById("pane").getBoundingClientRect().top;
-    await htmx.ajax("GET", address, { source: "#pane", target: "#pane", swap: "outerHTML show:none" });
+    // One at a time, and of several that wait the last.
+    await loading;
+    if (number !== asked) return;
+    loading = htmx.ajax("GET", address, { source: "#pane", target: "#pane", swap: "outerHTML show:none" }).catch(() => {});
+    await loading;
     if (number !== asked) return;
     // What could not be loaded says why on a page of its own.
     if (document.getElementById("pane").dataset.url.split("?")[0] !== url.pathname) {

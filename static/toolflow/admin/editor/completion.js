@@ -144,6 +144,7 @@
       Tab: () => take(listOptions()[findMarked()].dataset.word),
       Escape: close,
     }[event.key];
+    if (["ArrowLeft", "ArrowRight", "Home", "End"].includes(event.key)) close();
     if (!act || (event.key === "Tab" && event.shiftKey)) return;
     event.preventDefault();
     event.stopPropagation();

@@ -156,12 +156,13 @@ window.ToolFlow = window.ToolFlow || {};
       judge({ python: true });
     }
   });
+  // Where steps come, go or move, another one may be at this place.
+  const isOfSteps = ({ kind, pointer }) => ["insert", "remove", "move", "undo"].includes(kind) && /^(\/steps(\/\d+)?)?$/.test(pointer);
   document.addEventListener("toolflow:flow-selected", look);
   document.addEventListener("toolflow:flow-edited", ({ detail }) => {
-    // Where steps come, go or move, another one may be at this place.
-    if (["insert", "remove", "move", "undo"].includes(detail.kind) && /^(\/steps(\/\d+)?)?$/.test(detail.pointer)) shown.key = null;
+    if (isOfSteps(detail)) shown.key = null;
     schedule();
   });
-  window.ToolFlow.live = { swap };
+  window.ToolFlow.live = { swap, isOfSteps };
   look();
 })();

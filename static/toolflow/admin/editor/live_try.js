@@ -126,9 +126,10 @@ window.ToolFlow = window.ToolFlow || {};
     event.preventDefault();
     ask("preview");
   });
-  document.addEventListener("toolflow:flow-edited", () => {
+  document.addEventListener("toolflow:flow-edited", ({ detail }) => {
+    if (live.isOfSteps(detail)) shownStep = null;
     clearTimeout(timer);
-    if (panel()?.dataset.python !== "yes") timer = setTimeout(() => ask("preview"), SETTLED);
+    if (shownStep === null || panel()?.dataset.python !== "yes") timer = setTimeout(() => ask("preview"), SETTLED);
   });
   document.addEventListener("toolflow:flow-selected", () => {
     if (flow.step >= 0 && shownStep !== flow.step) ask("open");

@@ -48,7 +48,7 @@
     } catch {
       return;
     }
-    if (find("model") !== box) return;
+    if (find("model") !== box || (valueOf("model") || flow.data.default_model) !== name) return;
     grey("reasoning_effort", (value) => known.efforts[value]);
     const said = document.querySelector("#editor-part [data-model-said]");
     const tier = valueOf("service_tier") || "";

@@ -145,12 +145,20 @@
     find("editor-problems").replaceChildren(make("div", { className: "problems", role: "alert", textContent: sentence }));
   }
 
+  // What would be typed meanwhile is in no version and no draft.
+  function setSaving(isOn) {
+    isSaving = isOn;
+    form.classList.toggle("is-saving", isOn);
+    find("editor").inert = isOn;
+    find("editor-text").inert = isOn;
+  }
+
   async function save(submitter) {
     if (isSaving) return;
-    isSaving = true;
+    const focused = document.activeElement;
+    setSaving(true);
     clearTimeout(timer);
     find("editor-problems").replaceChildren();
-    form.classList.add("is-saving");
     // A check that the server answers later would keep a draft of what is saved by then.
     await pending.catch(() => {});
     // The page is left without saving: the draft is what one comes back to.
@@ -166,16 +174,17 @@
       const body = new URLSearchParams(posted);
       const { answer } = await send(window.location.href, { method: "POST", headers: { Accept: "application/json" }, body });
       if (answer.url) return leave(answer.url);
+      setSaving(false);
       find("editor-conflict").innerHTML = answer.conflict || "";
       if (answer.conflict) find("editor-conflict").querySelector(".conflict").focus();
       else refuse(answer.problems);
       // The flow was deleted: saving again creates a new one.
       if (answer.is_gone) form.append(make("input", { type: "hidden", name: "_new", value: "yes" }));
     } catch (error) {
+      setSaving(false);
+      focused.focus();
       tellTrouble(`Nothing was saved. ${error.message} All that you typed is still here.`);
     }
-    isSaving = false;
-    form.classList.remove("is-saving");
     if (!isKept) checkSoon();
   }
 

@@ -76,7 +76,7 @@
     if (!source.trim()) return;
     if (table.dataset.source === source) return (table.hidden = false);
     askMaker(field, { make: "table", text: source }).then((answer) => {
-      if (!answer || !answer.rows || textOf(field) !== source) return;
+      if (!answer || !answer.rows) return;
       table.dataset.source = source;
       table.tBodies[0].replaceChildren(...answer.rows.map(makeRow));
       table.hidden = false;
@@ -92,8 +92,11 @@
   }
 
   async function askMaker(field, question) {
+    const before = textOf(field);
     try {
       const answer = await ask(flow.data.urls.schema, { field: field.dataset.field, ...question });
+      // The schema was changed meanwhile, or another step has this place.
+      if (!field.isConnected || textOf(field) !== before) return null;
       if (answer.problems) {
         say(field, answer.problems.map(({ path, message }) => (path ? `${path}: ${message}` : message)), "wrong");
         return null;
@@ -114,10 +117,11 @@
 
   function take(field, text, tab = "table") {
     chosen.set(field.dataset.pointer, tab);
+    const isLeft = !field.contains(document.activeElement) && document.activeElement !== document.body;
     const { pointer } = field.dataset;
     flow.setAll({ [pointer]: text, [pointer.replace("output_schema", "output_type")]: pointer.endsWith("output_schema") ? undefined : text });
     const again = fields.findField(pointer);
-    again.querySelector(`[data-tab=${tab}]`).focus();
+    if (!isLeft) again.querySelector(`[data-tab=${tab}]`).focus();
     return again;
   }
 
