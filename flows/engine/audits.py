@@ -184,7 +184,7 @@ def _begin_found(element: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 async def _build_issue(audit: AuditSpec, evaluator: Evaluator, element: Any) -> Issue:
     is_refused = isinstance(element, _RefusedItem)
     own, variables = _begin_refused(audit, element) if is_refused else _begin_found(element)
-    fields = {"code": build_code(audit.name), "severity": audit.severity.value, "audit": audit.name, **own}
+    fields = {"code": build_code(audit.name), "severity": audit.severity.value, **own, "audit": audit.name}
     if audit.message is not None:
         fields["description"] = await _evaluate_text(audit.message, "message", evaluator, variables)
     elif audit.message_template is not None:

@@ -221,7 +221,7 @@ def _to_json(value: Any, sort_keys: Callable[[Sequence[str]], list[str]], depth:
         case datetime():
             return value.isoformat().replace("+00:00", "Z")
         case timedelta():
-            return f"{value.total_seconds():g}s"
+            return f"{value.total_seconds():f}".rstrip("0").rstrip(".") + "s"
         case cel.OptionalValue():
             return _to_json(value.value(), sort_keys, depth) if value.has_value() else None
     what = "NaN or an infinite number" if isinstance(value, float) else f"a value of type “{type(value).__name__}”"

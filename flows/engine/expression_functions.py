@@ -239,7 +239,8 @@ def _guard(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     **STDLIB_FUNCTIONS,
     "weight": lambda severity: Severity(severity).weight,
-    "matches": lambda text, pattern: compile_pattern(pattern)(text),
+    # JSON Schema lets a pattern pass for all but texts; here that is a mistake.
+    "matches": lambda text, pattern: compile_pattern(pattern)(text + ""),
     "size": len,
     "flatten": _count_elements(STDLIB_FUNCTIONS["flatten"]),
     "lists.range": _count_elements(_range),

@@ -23,6 +23,10 @@ _MAX_LOOKED_AT = 20_000
 
 _NO_CREDIT = ("insufficient_quota", "billing_hard_limit_reached", "billing_not_active")
 _MEANINGS = {
+    402: (
+        ModelErrorCode.FORBIDDEN,
+        "The provider has no credit for this API key (402). Add some, or use another key.",
+    ),
     403: (
         ModelErrorCode.FORBIDDEN,
         "The provider does not let this API key make the call (403). Check what its project may use or change it.",
@@ -35,6 +39,8 @@ _MEANINGS = {
     ),
     425: (ModelErrorCode.SERVER_ERROR, "The provider could not accept the request at the moment (425)."),
     429: (ModelErrorCode.RATE_LIMITED, "The provider's rate limit is reached (429)."),
+    # Groq's status, see https://console.groq.com/docs/flex-processing.
+    498: (ModelErrorCode.RATE_LIMITED, "The provider has no room in this service tier at the moment (498)."),
 }
 _STATUS_OF_CODE = {"rate_limit_exceeded": 429, "server_error": 500, "invalid_prompt": 400}
 """What the codes of a failed response would be as the status of HTTP; others may pass if tried again."""

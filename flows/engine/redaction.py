@@ -300,7 +300,7 @@ class Redactor:
     def _redact_issue(self, issue: Issue) -> Issue:
         # A rule may have made the code of what it found. No pointer leads into an issue.
         own = Redactor(tuple(rule for rule in self.rules if not rule.startswith("/")), self.values)
-        texts = own._redact(issue.model_dump(mode="json", exclude={"code", "severity"}), ())
+        texts = own._redact(issue.model_dump(mode="json", exclude={"code", "severity", "audit"}), ())
         code = self._scrub(issue.code)[:MAX_CODE_LENGTH]
         return issue.model_copy(update={**texts, "code": code, "suggestions": tuple(texts["suggestions"])})
 

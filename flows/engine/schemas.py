@@ -168,9 +168,10 @@ def _coerce(value: Any, node: Any, root: dict[str, Any]) -> Any:
 
 def _coerce_object(value: dict[str, Any], node: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
     changed: dict[str, Any] = {}
-    for name, part in node.get("properties", {}).items():
-        item = value.get(name)
-        if type(item) in _CHANGING and (after := _coerce(item, part, root)) is not item:
+    properties, others = node.get("properties", {}), node.get("additionalProperties")
+    for name, item in value.items():
+        part = properties.get(name, others)
+        if type(item) in _CHANGING and part and (after := _coerce(item, part, root)) is not item:
             changed[name] = after
     # Updating a copy keeps the order of the keys.
     return {**value, **changed} if changed else value

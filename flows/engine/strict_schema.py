@@ -5,12 +5,13 @@ In strict mode the API compiles a schema to a grammar and refuses, with HTTP 400
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 from flows.engine.errors import Problem
 from flows.engine.json_values import Path, follow_ref, format_pointer
-from flows.engine.schema_violations import list_types
+from flows.engine.schema_violations import build_validator, list_types
 from flows.engine.schemas import DRAFT, TYPES, check_schema, list_children, refuse_document
 
 # More than 5,000 properties, or 120,000 characters of names, have no room in ``MAX_SCHEMA_BYTES``.
@@ -128,6 +129,11 @@ def _check_typed(node: dict[str, Any], path: Path) -> Found:
     if _looks_around(node.get("pattern")):
         yield (*path, "pattern"), "Strict mode does not allow look-ahead or look-behind in a pattern."
     values = _list_enum(node)
+    is_of_type = build_validator({"type": types}).is_valid
+    for keyword, listed in (("enum", values), ("const", [node["const"]] if "const" in node else [])):
+        if refused := [value for value in listed if not is_of_type(value)]:
+            named = " or ".join(f"“{name}”" for name in types)
+            yield (*path, keyword), f"The value {json.dumps(refused[0])[:60]} is not of the type {named}."
     if "enum" in node and not values:
         yield (*path, "enum"), "List at least one value."
     characters = sum(len(value) for value in values if isinstance(value, str))

@@ -56,9 +56,7 @@ def list_flows(
 @commands.command("pull")
 def pull_flows(
     context: typer.Context,
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="FLOW", help="Names; all but archived ones.")
-    ] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="FLOW", help="Names; all but archived ones.")] = None,
     folder: Annotated[Path, typer.Option("--to", metavar="FOLDER", help="Where the files are written.")] = Path(),
     live: Annotated[bool, typer.Option("--live", help="The live versions, not the latest ones.")] = False,
     as_json: options.AS_JSON = False,

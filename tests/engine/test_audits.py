@@ -210,6 +210,10 @@ class TestPythonFaults:
     async def test_what_can_be_no_issue_is_an_audit_error(self, finding: Any) -> None:
         assert_broken(await run_python(lambda output: finding), "")
 
+    async def test_a_pattern_is_not_found_in_what_is_no_text(self) -> None:
+        for value in ("null", "5", "[]"):
+            assert_broken(await run_rule(f"dyn({value}).matches('^INV-')"), "")
+
     async def test_an_endless_generator_is_an_audit_error(self) -> None:
         assert_broken(await run_python(lambda output: count()), "more than 1,000,000 elements")
 

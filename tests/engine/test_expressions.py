@@ -91,6 +91,8 @@ def test_what_is_no_expression_is_refused_with_its_place_and_a_hint(
         ("output.empty.first()", None),
         ("timestamp('2030-01-31T12:00:00Z')", "2030-01-31T12:00:00Z"),
         ("duration('1h30m')", "5400s"),
+        ("duration('31449601s')", "31449601s"),
+        ("duration('1500ms')", "1.5s"),
         ("{1: 'a', 2: 'b'}", {"1": "a", "2": "b"}),
         ("math.round(output.net)", 132.0),
         ("output.count < 2.5", True),

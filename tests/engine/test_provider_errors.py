@@ -44,6 +44,8 @@ UNKNOWN_TO_A_PROXY = {"message": "Invalid model name passed in model=gpt-4o-mini
     ("status", "body", "code", "words"),
     [
         (401, {}, ModelErrorCode.UNAUTHORIZED, "Check OPENAI_API_KEY"),
+        (402, {}, ModelErrorCode.FORBIDDEN, "no credit"),
+        (498, {}, ModelErrorCode.RATE_LIMITED, "no room in this service tier"),
         (403, {"error": {"message": "Country not supported"}}, ModelErrorCode.FORBIDDEN, "Country not supported"),
         (408, {}, ModelErrorCode.TIMEOUT, "(408)"),
         (409, {}, ModelErrorCode.SERVER_ERROR, "(409)"),

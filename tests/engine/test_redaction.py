@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.engine.history import MARK, Attempt, Outcome
+from flows.engine.history import MARK, Attempt, History, Outcome
 from flows.engine.openai_client import simulated_client
 from flows.engine.plugins import Registry
 from flows.engine.providers import Api
@@ -235,6 +235,14 @@ class TestAttempts:
         assert (outcomes(whole.history), whole.history.attempts(1)[0].output) == (["failed"], {"text": f"Dear {MARK}"})
         assert app.call_count == 1
 
+    async def test_the_name_of_an_audit_stays_so_that_the_retry_has_its_issues(self) -> None:
+        audit = AuditSpec(name="Team size", rule="output.text != 'x'", severity="medium", message="'Not x.'")
+        flow = make_flow(make_step(audits=(audit,), max_retries=1), redact=("/plan",))
+        history = History.begin({"plan": "team"}, run_id="1")
+        end = await execute(flow, simulate(tool_1=[{"text": "x"}, {"text": "y"}]), history)
+        first, second = end.history.attempts(1)
+        assert first.issues[0].audit == "Team size" and "Not x." in str(second.request)
+
     async def test_a_value_of_an_output_is_taken_out_of_its_issues_and_raw_text(self) -> None:
         rule = (
             "[{'code': 'unknown:' + output.text, 'audit': 'Of ' + output.text, 'description': 'Bad: ' + output.text}]"
@@ -244,7 +252,7 @@ class TestAttempts:
         end = await execute(flow, simulate(tool_1=[{"text": "geheim"}]), make_history())
         assert "geheim" not in end.history.attempts(1)[0].model_copy(update={"request": None}).model_dump_json()
         (issue,) = end.history.attempts(1)[0].issues
-        assert (issue.code, issue.audit, issue.description) == (f"unknown:{MARK}", f"Of {MARK}", f"Bad: {MARK}")
+        assert (issue.code, issue.audit, issue.description) == (f"unknown:{MARK}", "A", f"Bad: {MARK}")
 
     def test_outputs_of_which_something_was_taken_out_may_have_differed(self) -> None:
         step = make_step(stall_after=2, max_retries=5)

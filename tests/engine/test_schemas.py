@@ -75,6 +75,7 @@ class TestValues:
             ({"type": "integer"}, 3.0, 3),
             ({"anyOf": [{"type": "number"}, {"type": "null"}]}, 1, 1.0),
             ({"type": "array", "items": {"type": "number"}}, [1, 2.5], [1.0, 2.5]),
+            ({"type": "object", "additionalProperties": {"type": "number"}}, {"a": 1}, {"a": 1.0}),
             (LIST_OF, [{"kind": "c", "size": 2}, None], [{"kind": "c", "size": 2.0}, None]),
             (LIST_OF, [{"kind": "n", "size": 2.0}], [{"kind": "n", "size": 2}]),
             (
@@ -101,6 +102,19 @@ class TestStrictSubset:
         assert check_strict(schema) == check_strict(INVOICE) == []
         assert [problem.path for problem in check_strict(closed(a=schema))] == ["/properties/a" * 10]
         assert check_strict({**closed(root={"$ref": "#/$defs/node"}), "$defs": {"node": NODE}}) == []
+
+    @pytest.mark.parametrize(
+        ("part", "keyword"),
+        [
+            ({"type": "string", "enum": ["a", None]}, "enum"),
+            ({"type": "number", "const": "x"}, "const"),
+            ({"type": ["string", "null"], "enum": ["a", None]}, None),
+            ({"type": "number", "enum": [1, 2.5]}, None),
+        ],
+    )
+    def test_values_have_the_type_of_their_part(self, part: dict[str, Any], keyword: str | None) -> None:
+        found = [problem.path for problem in check_strict(closed(a=part))]
+        assert found == ([] if keyword is None else [f"/properties/a/{keyword}"])
 
     @pytest.mark.parametrize("ref", ["https://example.com/schema", "file:///etc/hostname", "//example.com"])
     def test_no_schema_makes_the_server_fetch_anything(self, ref: str) -> None:

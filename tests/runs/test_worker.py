@@ -17,6 +17,7 @@ from flows.engine.prompt import CURRENT_STEP_HEADING
 from flows.engine.simulated_model import Fault, FaultKind
 from flows.engine.spec import AuditSpec, FlowSpec, OnExhausted
 from runs.filters import RunFilters
+from runs.management.commands.run_flow import fetch_outputs
 from runs.matching_runs import fetch_matching_runs
 from runs.models import Attempt, DailyRuns, EndReason, FlowSpending, Run, RunStatus, Worker
 from runs.queue import draining, force_quit
@@ -268,6 +269,13 @@ def test_pages_and_api_show_the_accepted_output_as_the_result(accepted: Run, cli
     run = client.get(f"/api/v1/runs/{accepted.pk}", {"attempts": "final"}).json()
     (final,) = run["steps"][2]["attempts"]
     assert (run["accepted_count"], final["is_accepted"], final["output"]) == (1, True, SHORT)
+
+
+def test_the_command_prints_the_accepted_output_also_where_a_later_one_is_worse(provider: ModelServer) -> None:
+    script(provider, tool_1=[{"text": ""}, SHORT, {"text": ""}])
+    empty = AuditSpec(name="Empty", rule="output.text != ''")
+    step = make_step(1, **{**ACCEPTING, "audits": (LENGTH, empty), "max_retries": 2})
+    assert fetch_outputs(run_flow(make_flow(step))) == {"Step 1": SHORT}
 
 
 def test_they_are_filtered_by_and_counted_apart(accepted: Run, provider: ModelServer) -> None:

@@ -75,7 +75,7 @@ class Command(BaseCommand):
         self.stdout.write(f"Run #{run.pk} of “{flow}”, version {run.version.number}: queued")
         if options["follow"]:
             run = self._follow(run)
-            self.stdout.write(json.dumps(_fetch_outputs(run), indent=2, ensure_ascii=False))
+            self.stdout.write(json.dumps(fetch_outputs(run), indent=2, ensure_ascii=False))
             self.stdout.flush()
             sys.exit(EXIT_CODES[run.status])
 
@@ -118,7 +118,7 @@ def _parse_input(source: str) -> dict[str, Any]:
         raise CommandError(f"{source} is not usable as input. {error}", returncode=USAGE_EXIT) from error
 
 
-def _fetch_outputs(run: Run) -> dict[str, Any]:
-    """The output of each step's last attempt that has one, by the step's name."""
+def fetch_outputs(run: Run) -> dict[str, Any]:
+    """The accepted output of each step, or else its last one, by the step's name."""
     attempts = Attempt.objects.filter(step__run=run, output__isnull=False).select_related("step")
-    return {attempt.step.name: attempt.output for attempt in attempts.order_by("step__index", "number")}
+    return {attempt.step.name: attempt.output for attempt in attempts.order_by("step__index", "is_accepted", "number")}
