@@ -129,7 +129,7 @@ def _check_typed(node: dict[str, Any], path: Path) -> Found:
     if _looks_around(node.get("pattern")):
         yield (*path, "pattern"), "Strict mode does not allow look-ahead or look-behind in a pattern."
     values = _list_enum(node)
-    is_of_type = build_validator({"type": types}).is_valid
+    is_of_type = build_validator({"type": sorted(set(types))}).is_valid
     for keyword, listed in (("enum", values), ("const", [node["const"]] if "const" in node else [])):
         if refused := [value for value in listed if not is_of_type(value)]:
             named = " or ".join(f"“{name}”" for name in types)

@@ -220,6 +220,8 @@
     event.preventDefault();
     save(event.submitter);
   });
+  // Back from where a save led to.
+  window.addEventListener("pageshow", (event) => event.persisted && setSaving(false));
 
   function undo() {
     if (flow.undo()) announce("Undone.");
