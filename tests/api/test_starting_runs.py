@@ -158,9 +158,8 @@ class TestRunningAgain:
         send(operator, again, {"input": INPUT})
         # A version that this release can't read.
         QuerySet.update(FlowVersion.objects.all(), spec={"shape": "round"})
-        make_version(make_flow(input_schema=TOPIC, title="Second")).flow.refresh_from_db()
         Run.objects.update(outputs_removed_at=None)
-        source.flow.make_live(source.flow.versions.get(number=2))
+        source.flow.make_live(make_version(make_flow(input_schema=TOPIC, title="Second")))
         assert send(operator, again, {"version": "live"})["version"] == 2
 
 

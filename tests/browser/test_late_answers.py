@@ -66,6 +66,7 @@ def choose(page: Page, attempt: int) -> None:
 
 def expect_attempt(page: Page, attempt: int) -> None:
     expect(page.locator("#pane")).to_have_attribute("data-entry", f"s1a{attempt}")
+    expect(page).to_have_title(re.compile(f"step 1, attempt {attempt} · ToolFlow$"))
 
 
 def test_a_run_is_followed_further_where_an_entry_was_chosen_during_an_update(admin_page: Page) -> None:

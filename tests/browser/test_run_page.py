@@ -238,6 +238,7 @@ def test_a_run_is_followed_to_its_end_and_leaves_the_reader_alone(admin_page: Pa
     wait_for_poll(page)
     # A reader who does nothing goes along.
     expect(pane).to_have_attribute("data-entry", "s1a2")
+    expect(page).to_have_title(re.compile("step 1, attempt 2 · ToolFlow$"))
     expect(announcement).to_have_text("Running. Step 1, attempt 2: running.")
 
     page.locator("#s1a1").click()
